@@ -1,0 +1,45 @@
+"""The machine a run happened on, free of names that identify a person or a host."""
+
+from pydantic import Field
+
+from k3bundle.record import Count, Record, ShortText
+
+__all__ = ["GpuFacts", "NodeFacts"]
+
+
+class GpuFacts(Record):
+    """One GPU."""
+
+    name: str = Field(max_length=160)
+    """Product name."""
+    memory_bytes: Count
+    """Total device memory in bytes."""
+    compute_capability: str = Field(max_length=16)
+    """For example `9.0`."""
+
+
+class NodeFacts(Record):
+    """One machine. Host name, user name, addresses and serial numbers are never recorded."""
+
+    architecture: str = Field(max_length=40)
+    """For example `x86_64`."""
+    operating_system: str = Field(max_length=160)
+    """For example `Debian GNU/Linux 12`."""
+    kernel: str = Field(max_length=160)
+    """Kernel release."""
+    cpu_model: str = Field(max_length=160)
+    """CPU model name as the system reports it."""
+    cpu_count: int = Field(ge=1, le=1_000_000)
+    """CPUs that this process may use."""
+    memory_bytes: Count
+    """Physical memory in bytes."""
+    gpus: tuple[GpuFacts, ...]
+    """GPUs that the engine may use; empty on a CPU-only machine."""
+    driver_version: str | None
+    """GPU driver version; None without a GPU."""
+    runner_version: str = Field(max_length=80)
+    """Version of the runner that measured."""
+    runner_python_version: str = Field(max_length=40)
+    """Python version of the runner's own environment."""
+    remarks: tuple[ShortText, ...]
+    """Anything a reader should know, for example that no NVML was found."""

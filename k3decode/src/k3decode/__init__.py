@@ -1,0 +1,1 @@
+"""A Kimi K3 decode path: executable references and a plugin for unmodified vLLM."""

@@ -1,0 +1,1 @@
+"""The referee: plans an evaluation, runs it, judges it, seals and submits the evidence."""

@@ -1,0 +1,1 @@
+"""The registry: receive, verify, store, index, show."""
