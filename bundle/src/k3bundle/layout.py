@@ -44,7 +44,17 @@ LOG_PREFIX: Final = "logs/"
 BUNDLE_SUFFIX: Final = ".k3b"
 
 REQUIRED_FILES: Final = (
-    ATTEMPTS, BOOTS, CELLS, COUNTERS, COVERAGE, ENVIRONMENT, PLAN, REQUESTS, RUN, SCRUB_REPORT,
-    SUBJECT, VERDICT,
+    ATTEMPTS,
+    BOOTS,
+    CELLS,
+    COUNTERS,
+    COVERAGE,
+    ENVIRONMENT,
+    PLAN,
+    REQUESTS,
+    RUN,
+    SCRUB_REPORT,
+    SUBJECT,
+    VERDICT,
 )
 """Files that every manifest must list; logs/ may add more."""

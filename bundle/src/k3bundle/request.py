@@ -60,7 +60,12 @@ class Failed(Record):
     status: Literal["failed"] = "failed"
     """Tag."""
     error: Literal[
-        "http_status", "error_event", "cut_stream", "no_usage", "malformed_event", "timeout",
+        "http_status",
+        "error_event",
+        "cut_stream",
+        "no_usage",
+        "malformed_event",
+        "timeout",
         "connection",
     ]
     """What went wrong."""
@@ -81,8 +86,9 @@ class RequestRecord(Record):
     """Cell it belongs to."""
     index: Count
     """Prompt number within the cell; equal numbers have equal prompts in every boot."""
-    variant: Literal["warmup", "measured", "stream", "block", "seeded", "seeded_repeat",
-                     "other_seed"]
+    variant: Literal[
+        "warmup", "measured", "stream", "block", "seeded", "seeded_repeat", "other_seed"
+    ]
     """Why it was sent. Feature cells send several variants of one prompt."""
     endpoint: Literal["completions", "chat"]
     """Which endpoint."""

@@ -200,8 +200,14 @@ class CellInvalid(_CellBase):
     status: Literal["INVALID"] = "INVALID"
     """Tag."""
     cause: Literal[
-        "measures_stock", "missing_boots", "failed_requests", "warm_prefix_cache",
-        "baseline_unstable", "undecided", "no_coverage", "wrong_length",
+        "measures_stock",
+        "missing_boots",
+        "failed_requests",
+        "warm_prefix_cache",
+        "baseline_unstable",
+        "undecided",
+        "no_coverage",
+        "wrong_length",
     ]
     """Stable name of the cause. `measures_stock`: the candidate arm was served by stock."""
     coverage: tuple[CellCoverage, ...]

@@ -4,11 +4,11 @@ from k3runner.exit_code import ExitCode
 
 __all__ = [
     "EngineError",
-    "EnvironmentProblem",
+    "MachineError",
     "RefusedError",
     "RegistryError",
     "RunnerError",
-    "UsageProblem",
+    "UsageError",
 ]
 
 
@@ -23,13 +23,13 @@ class RunnerError(Exception):
         self.hint = hint
 
 
-class UsageProblem(RunnerError):
+class UsageError(RunnerError):
     """A flag or argument is wrong."""
 
     exit_code = ExitCode.USAGE
 
 
-class EnvironmentProblem(RunnerError):
+class MachineError(RunnerError):
     """The machine lacks something."""
 
     exit_code = ExitCode.ENVIRONMENT
