@@ -1,0 +1,196 @@
+"""A bundle in memory: raw files, and the run's records parsed from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from k3bundle import layout
+from k3bundle.canonical import StrictJsonError, parse_strict
+from k3bundle.coverage import CoverageSnapshot, EngineCounters
+from k3bundle.environment import NodeFacts
+from k3bundle.errors import BundleError
+from k3bundle.finding import Finding
+from k3bundle.plan import Plan
+from k3bundle.request import RequestRecord
+from k3bundle.run import AttemptRecord, BootEvent, CellEvent, RunIdentity
+from k3bundle.scrub import ScrubReport
+from k3bundle.subject import SubjectFacts
+from k3bundle.version import HISTORY
+
+__all__ = ["Bundle", "RunRecords", "parse_file", "parse_lines", "parse_records"]
+
+T = TypeVar("T")
+
+_MOST_FINDINGS_PER_FILE: Final = 50
+_HINT: Final = "Take the file as the runner wrote it; bundle/README.md describes every record."
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The raw files of a bundle, by their path inside it."""
+
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class RunRecords:
+    """Everything a run recorded, parsed. The verdict is a pure function of this."""
+
+    plan: Plan
+    run: RunIdentity
+    subject: SubjectFacts
+    environment: NodeFacts
+    attempts: tuple[AttemptRecord, ...]
+    boots: tuple[BootEvent, ...]
+    cells: tuple[CellEvent, ...]
+    requests: tuple[RequestRecord, ...]
+    coverage: tuple[CoverageSnapshot, ...]
+    counters: tuple[EngineCounters, ...]
+    scrub: ScrubReport
+
+
+_PLAN: Final = TypeAdapter[Plan](Plan)
+_RUN: Final = TypeAdapter[RunIdentity](RunIdentity)
+_SUBJECT: Final = TypeAdapter[SubjectFacts](SubjectFacts)
+_ENVIRONMENT: Final = TypeAdapter[NodeFacts](NodeFacts)
+_ATTEMPT: Final = TypeAdapter[AttemptRecord](AttemptRecord)
+_BOOT: Final = TypeAdapter[BootEvent](BootEvent)
+_CELL: Final = TypeAdapter[CellEvent](CellEvent)
+_REQUEST: Final = TypeAdapter[RequestRecord](RequestRecord)
+_COVERAGE: Final = TypeAdapter[CoverageSnapshot](CoverageSnapshot)
+_COUNTERS: Final = TypeAdapter[EngineCounters](EngineCounters)
+_SCRUB: Final = TypeAdapter[ScrubReport](ScrubReport)
+
+
+def parse_records(files: Mapping[str, bytes]) -> RunRecords:
+    """Parse the files of a run folder or a bundle.
+
+    Args:
+        files: Path inside the bundle -> content. The manifest, the verdict and the attestation
+            are not needed and not read.
+
+    Returns:
+        The records.
+
+    Raises:
+        BundleError: With every finding of every file, when any file is missing or malformed.
+    """
+    findings: list[Finding] = []
+    plan = parse_file(files, layout.PLAN, _PLAN, findings)
+    run = parse_file(files, layout.RUN, _RUN, findings)
+    subject = parse_file(files, layout.SUBJECT, _SUBJECT, findings)
+    environment = parse_file(files, layout.ENVIRONMENT, _ENVIRONMENT, findings)
+    scrub = parse_file(files, layout.SCRUB_REPORT, _SCRUB, findings)
+    attempts = parse_lines(files, layout.ATTEMPTS, _ATTEMPT, findings)
+    boots = parse_lines(files, layout.BOOTS, _BOOT, findings)
+    cells = parse_lines(files, layout.CELLS, _CELL, findings)
+    requests = parse_lines(files, layout.REQUESTS, _REQUEST, findings)
+    coverage = parse_lines(files, layout.COVERAGE, _COVERAGE, findings)
+    counters = parse_lines(files, layout.COUNTERS, _COUNTERS, findings)
+    if findings or not (plan and run and subject and environment and scrub):
+        raise BundleError(tuple(sorted(findings)))
+    return RunRecords(
+        plan=plan,
+        run=run,
+        subject=subject,
+        environment=environment,
+        attempts=attempts,
+        boots=boots,
+        cells=cells,
+        requests=requests,
+        coverage=coverage,
+        counters=counters,
+        scrub=scrub,
+    )
+
+
+def parse_file(
+    files: Mapping[str, bytes], name: str, adapter: TypeAdapter[T], findings: list[Finding]
+) -> T | None:
+    """Parse a file that holds one record; append what is wrong to `findings`.
+
+    Returns:
+        The record, or None when there is a new finding.
+    """
+    data = files.get(name)
+    if data is None:
+        findings.append(_missing(name))
+        return None
+    values, found = _parse(data, name, adapter)
+    findings.extend(found)
+    return values[0] if values else None
+
+
+def parse_lines(
+    files: Mapping[str, bytes], name: str, adapter: TypeAdapter[T], findings: list[Finding]
+) -> tuple[T, ...]:
+    """Parse a file that holds one record per line; append what is wrong to `findings`.
+
+    Returns:
+        The records of the lines that parsed.
+    """
+    data = files.get(name)
+    if data is None:
+        findings.append(_missing(name))
+        return ()
+    lines = data.split(b"\n")
+    if lines.pop() != b"":
+        why = f"Expected the last line to end with a newline, found it cut after {len(data)} bytes."
+        findings.append(Finding("json-malformed", name, why, _HINT))
+        return ()
+    values: list[T] = []
+    found: list[Finding] = []
+    for number, line in enumerate(lines, start=1):
+        parsed, bad = _parse(line, f"{name} line {number}", adapter)
+        found.extend(bad)
+        values.extend(parsed)
+    findings.extend(_limited(name, found))
+    return tuple(values)
+
+
+def _missing(name: str) -> Finding:
+    return Finding("file-missing", name, f"Expected the file {name}, found none.", _HINT)
+
+
+def _limited(name: str, found: list[Finding]) -> list[Finding]:
+    """Keep a hostile file from producing a finding for each of a million lines."""
+    rest = len(found) - _MOST_FINDINGS_PER_FILE
+    if rest <= 0:
+        return found
+    why = f"Found {rest} more problems in this file that are not listed."
+    return [*found[:_MOST_FINDINGS_PER_FILE], Finding("record-invalid", name, why, _HINT)]
+
+
+def _parse(data: bytes, where: str, adapter: TypeAdapter[T]) -> tuple[list[T], list[Finding]]:
+    """Parse one record; the first list holds it, or is empty when the second is not."""
+    try:
+        plain = parse_strict(data)
+    except StrictJsonError as error:
+        return [], [Finding("json-malformed", f"{where} {error.where}", error.why, _HINT)]
+    version = plain.get("schema_version") if isinstance(plain, dict) else None
+    if version is not None and not (isinstance(version, str) and version in HISTORY):
+        known = ", ".join(sorted(HISTORY))
+        why = f"Expected schema version {known}, found {str(version)[:40]!a}."
+        hint = "Use a newer k3-eval, or make the bundle with this one."
+        return [], [Finding("schema-version", where, why, hint)]
+    try:
+        return [adapter.validate_json(data)], []
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        found = [_invalid(where, problem["loc"], problem) for problem in problems]
+        return [], _limited(where, found)
+
+
+def _invalid(where: str, loc: tuple[int | str, ...], problem: Mapping[str, Any]) -> Finding:
+    path = "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{_ascii(step)[:80]}" for step in loc
+    )
+    why = f"{_ascii(problem['msg'])}; found {_ascii(repr(problem.get('input'))[:80])}."
+    return Finding("record-invalid", f"{where} {path}", why, _HINT)
+
+
+def _ascii(text: str) -> str:
+    """Keep look-alike letters and right-to-left marks out of messages."""
+    return text.encode("ascii", "backslashreplace").decode()
