@@ -4,6 +4,8 @@ What `canonical_json` writes, `parse_strict` accepts; the other way round is not
 reader must also take JSON that another program wrote with other white space.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from typing import Final, NoReturn, TypeAlias, cast

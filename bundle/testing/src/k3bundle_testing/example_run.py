@@ -1,0 +1,316 @@
+"""A whole plausible run, with the variations that tests ask for."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from k3bundle import layout
+from k3bundle.bundle import RunRecords
+from k3bundle.canonical import canonical_json, plan_sha256, sha256_hex
+from k3bundle.coverage import CoverageSnapshot, EngineCounters, StepCount
+from k3bundle.plan import BootSlot, CellPlan, Plan, SkippedCell, TierName
+from k3bundle.record import Record
+from k3bundle.request import Completed, RequestRecord
+from k3bundle.run import (
+    AttemptRecord,
+    BootEvent,
+    BootReady,
+    BootStarted,
+    BootStopped,
+    CellAborted,
+    CellEvent,
+    CellFinished,
+    RunIdentity,
+)
+from k3bundle.subject import ArmName, ChangeUnderTest
+from k3bundle_testing.example_plan import (
+    EXAMPLE_CHANGE,
+    example_environment,
+    example_plan,
+    example_scrub,
+    example_subject,
+)
+from k3bundle_testing.example_requests import RequestContext, requests_of_cell
+
+__all__ = ["Variation", "files_of", "good_records", "good_run_files"]
+
+_STEPS_PER_CELL: Final = 40
+_BACKENDS: Final[dict[ArmName, str]] = {"baseline": "stock", "candidate": "candidate"}
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How a run departs from the plain good one. Every field has a harmless default."""
+
+    change: ChangeUnderTest = EXAMPLE_CHANGE
+    tier: TierName = "smoke"
+    nonce: str = sha256_hex(b"example nonce")
+    nonce_source: Literal["registry", "local"] = "local"
+    run_id: str = "0123456789abcdef" * 2
+    pairing: Literal["paired", "single"] = "paired"
+    skipped_only: bool = False
+    """The plan holds nothing but a skipped cell."""
+    candidate_path: str = "candidate"
+    """Path that served the candidate's decode steps; `stock` makes the run measure stock."""
+    coverage_available: bool = True
+    candidate_speed: float = 1.0
+    """Speed of candidate boots relative to baseline boots."""
+    failed_serving_requests: int = 0
+    """Failed requests of the serving cell in each candidate boot."""
+    structured_output_broken: bool = False
+    """The candidate's first structured output is cut short."""
+    greedy_differs: bool = False
+    """The candidate's first greedy answer differs at position 4, and stays different there."""
+    greedy_gap_nats: float = 0.5
+    """Gap between the best two tokens at position 4."""
+    missing_slots: tuple[int, ...] = ()
+    """Slots whose boot crashed before its first cell and was not repeated."""
+    resumed: bool = False
+    """The last slot crashed in the first attempt and was repeated in a second one."""
+
+
+def good_records(**changes: Any) -> RunRecords:
+    """Records of a complete plausible run.
+
+    Args:
+        **changes: Fields of `Variation`.
+
+    Returns:
+        The records; the same for the same changes.
+    """
+    variation = Variation(**changes)
+    plan = example_plan(
+        tier=variation.tier, pairing=variation.pairing, skipped_only=variation.skipped_only
+    )
+    served = [_serve(plan, slot, variation, attempt=0) for slot in plan.boots]
+    if variation.resumed:
+        last = plan.boots[-1]
+        served[-1] = _crash(plan, last, attempt=0)
+        served.append(_serve(plan, last, variation, attempt=1))
+    return RunRecords(
+        plan=plan,
+        run=RunIdentity(
+            run_id=variation.run_id,
+            nonce=variation.nonce,
+            nonce_source=variation.nonce_source,
+            plan_sha256=plan_sha256(plan),
+            created_at_utc="2026-01-02T03:00:00Z",
+        ),
+        subject=example_subject(variation.change),
+        environment=example_environment(),
+        attempts=tuple(_attempt(number) for number in range(2 if variation.resumed else 1)),
+        boots=tuple(event for one in served for event in one.boots),
+        cells=tuple(event for one in served for event in one.cells),
+        requests=tuple(record for one in served for record in one.requests),
+        coverage=tuple(snapshot for one in served for snapshot in one.coverage),
+        counters=tuple(snapshot for one in served for snapshot in one.counters),
+        scrub=example_scrub(),
+    )
+
+
+def good_run_files(**changes: Any) -> dict[str, bytes]:
+    """Files of a complete plausible run folder, before sealing.
+
+    Args:
+        **changes: Fields of `Variation`.
+
+    Returns:
+        Path inside the run folder -> content; the same bytes for the same changes.
+    """
+    return files_of(good_records(**changes))
+
+
+def files_of(records: RunRecords) -> dict[str, bytes]:
+    """Write records the way a run folder holds them."""
+    return {
+        layout.ATTEMPTS: _lines(records.attempts),
+        layout.BOOTS: _lines(records.boots),
+        layout.CELLS: _lines(records.cells),
+        layout.COUNTERS: _lines(records.counters),
+        layout.COVERAGE: _lines(records.coverage),
+        layout.ENVIRONMENT: canonical_json(records.environment),
+        layout.PLAN: canonical_json(records.plan),
+        layout.REQUESTS: _lines(records.requests),
+        layout.RUN: canonical_json(records.run),
+        layout.SCRUB_REPORT: canonical_json(records.scrub),
+        layout.SUBJECT: canonical_json(records.subject),
+        layout.LOG_PREFIX + "boot-0.0.log": b"INFO engine ready\n",
+    }
+
+
+def _lines(records: Iterable[Record]) -> bytes:
+    return b"".join(canonical_json(record) + b"\n" for record in records)
+
+
+@dataclass(frozen=True)
+class _Served:
+    """Everything recorded about one boot."""
+
+    boots: tuple[BootEvent, ...]
+    cells: tuple[CellEvent, ...]
+    requests: tuple[RequestRecord, ...] = ()
+    coverage: tuple[CoverageSnapshot, ...] = ()
+    counters: tuple[EngineCounters, ...] = ()
+
+
+def _attempt(number: int) -> AttemptRecord:
+    return AttemptRecord(
+        attempt=number,
+        started_at_utc=f"2026-01-02T03:{30 * number:02d}:00Z",
+        resumed=number > 0,
+        torn_lines_dropped=0,
+    )
+
+
+def _served_cells(plan: Plan) -> list[CellPlan]:
+    return [cell for cell in plan.cells if not isinstance(cell, SkippedCell)]
+
+
+def _clock(slot: int, attempt: int, second: int) -> str:
+    return f"2026-01-02T03:{30 * attempt + slot:02d}:{second:02d}Z"
+
+
+def _started(slot: BootSlot, attempt: int) -> BootStarted:
+    return BootStarted(
+        boot_id=f"boot-{slot.slot}.{attempt}",
+        slot=slot.slot,
+        arm=slot.arm,
+        attempt=attempt,
+        at_utc=_clock(slot.slot, attempt, 1),
+        command=("<python>", "-m", "vllm.entrypoints.openai.api_server", "--model", "<model>"),
+    )
+
+
+def _crash(plan: Plan, slot: BootSlot, *, attempt: int) -> _Served:
+    started = _started(slot, attempt)
+    stopped = BootStopped(
+        boot_id=started.boot_id, how="crashed", detail="RuntimeError: the engine core died."
+    )
+    first = _served_cells(plan)[0]
+    aborted = CellAborted(
+        boot_id=started.boot_id,
+        slot=slot.slot,
+        cell_id=first.cell_id,
+        at_utc=_clock(slot.slot, attempt, 2),
+        reason="The engine ended while the cell ran.",
+    )
+    return _Served(boots=(started, stopped), cells=(aborted,))
+
+
+def _serve(plan: Plan, slot: BootSlot, variation: Variation, *, attempt: int) -> _Served:
+    if slot.slot in variation.missing_slots:
+        return _crash(plan, slot, attempt=attempt)
+    started = _started(slot, attempt)
+    candidate = slot.arm == "candidate"
+    context = RequestContext(
+        nonce=variation.nonce,
+        boot_id=started.boot_id,
+        arm=slot.arm,
+        speed=(variation.candidate_speed if candidate else 1.0) * (1 + 0.01 * slot.pair),
+        greedy_gap_nats=variation.greedy_gap_nats,
+        greedy_differs=variation.greedy_differs,
+        failed_serving_requests=variation.failed_serving_requests if candidate else 0,
+        structured_output_broken=variation.structured_output_broken,
+    )
+    cells: list[CellEvent] = []
+    requests: list[RequestRecord] = []
+    coverage: list[CoverageSnapshot] = []
+    counters: list[EngineCounters] = []
+    for number, cell in enumerate(_served_cells(plan)):
+        records = tuple(requests_of_cell(cell, context))
+        requests += records
+        cells.append(_finished(cell, started, number, records))
+        coverage += _coverage(cell, slot, started.boot_id, number, variation)
+        counters += _counters(cell, started.boot_id, number, records)
+    ready = BootReady(
+        boot_id=started.boot_id,
+        ready_after_ms=1500.0,
+        engine_version="0.32.0",
+        effective_config={
+            "additional_config.k3decode.decode_backend": _BACKENDS[slot.arm],
+            "model_config.dtype": "torch.float32",
+            "scheduler_config.max_num_seqs": "8",
+        },
+    )
+    stopped = BootStopped(boot_id=started.boot_id, how="clean", detail="Stopped by the runner.")
+    return _Served(
+        boots=(started, ready, stopped),
+        cells=tuple(cells),
+        requests=tuple(requests),
+        coverage=tuple(coverage),
+        counters=tuple(counters),
+    )
+
+
+def _finished(
+    cell: CellPlan, started: BootStarted, number: int, records: tuple[RequestRecord, ...]
+) -> CellFinished:
+    measured = [record for record in records if record.variant != "warmup"]
+    return CellFinished(
+        boot_id=started.boot_id,
+        slot=started.slot,
+        cell_id=cell.cell_id,
+        at_utc=_clock(started.slot, started.attempt, 10 + number),
+        wall_ns=max(record.sent_at_ns + record.ended_at_ns for record in measured),
+        request_count=len(records),
+        client_max_lag_ms=1.5,
+    )
+
+
+def _coverage(
+    cell: CellPlan, slot: BootSlot, boot_id: str, number: int, variation: Variation
+) -> list[CoverageSnapshot]:
+    backend = _BACKENDS[slot.arm]
+    path = variation.candidate_path if slot.arm == "candidate" else backend
+    reason = None if path == backend else "The batch is larger than the plan allows."
+    moments: tuple[tuple[Literal["before", "after"], int], ...] = (
+        ("before", number),
+        ("after", number + 1),
+    )
+    return [
+        CoverageSnapshot(
+            boot_id=boot_id,
+            cell_id=cell.cell_id,
+            moment=moment,
+            source="host" if variation.coverage_available else "unavailable",
+            configured_backend=backend if variation.coverage_available else None,
+            counts=_step_counts(path, reason, done) if variation.coverage_available else (),
+        )
+        for moment, done in moments
+    ]
+
+
+def _step_counts(path: str, reason: str | None, done: int) -> tuple[StepCount, ...]:
+    if done == 0:
+        return ()
+    return (
+        StepCount(kind="decode", path=path, reason=reason, count=_STEPS_PER_CELL * done),
+        StepCount(kind="prefill", path="stock", reason=None, count=4 * done),
+    )
+
+
+def _counters(
+    cell: CellPlan, boot_id: str, number: int, records: tuple[RequestRecord, ...]
+) -> list[EngineCounters]:
+    completed = [r.outcome for r in records if isinstance(r.outcome, Completed)]
+    prompts = float(sum(outcome.prompt_tokens for outcome in completed))
+    generated = float(sum(outcome.completion_tokens for outcome in completed))
+    before = 1000.0 * number
+    values: tuple[tuple[Literal["before", "after"], float, float], ...] = (
+        ("before", before, before),
+        ("after", before + prompts, before + generated),
+    )
+    return [
+        EngineCounters(
+            boot_id=boot_id,
+            cell_id=cell.cell_id,
+            moment=moment,
+            counters={
+                "vllm:generation_tokens_total": generation,
+                "vllm:prefix_cache_hits_total": 0.0,
+                "vllm:prefix_cache_queries_total": queries,
+                "vllm:prompt_tokens_total": queries,
+            },
+        )
+        for moment, queries, generation in values
+    ]
