@@ -1,0 +1,200 @@
+"""The only reader of flags' defaults and of the environment; resolves to one full `RunConfig`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from k3runner.errors import MachineError, UsageError
+from k3runner.plan import Pairing
+from k3runner.subjects import Subject, load_subject
+from k3runner.tiers import Tier, load_tier
+
+__all__ = [
+    "SETTINGS",
+    "RunConfig",
+    "TimeLimits",
+    "resolve",
+    "resolve_key",
+    "resolve_registry",
+    "resolve_runs",
+]
+
+SETTINGS: Mapping[str, str] = {
+    "K3EVAL_ENGINE_PYTHON": "Python of the engine's own environment.",
+    "K3EVAL_MODEL": "Folder of the model that the engine serves.",
+    "K3EVAL_RUNS": "Folder that holds run folders.",
+    "K3EVAL_REGISTRY": "URL of the registry.",
+    "K3EVAL_KEY": "SSH private key that signs bundles; made when it does not exist.",
+    "K3EVAL_ENGINE_PORT": "Port for the engine on 127.0.0.1; a free one when not set.",
+    "K3EVAL_IMAGE_DIGEST": "OCI manifest digest of the image, as its launcher asserts it.",
+}
+"""Every environment variable that is read, with its meaning."""
+
+_ENGINE_PYTHON = Path(".k3eval/env/engine/bin/python")
+_MODEL = Path(".k3eval/model/k3-tiny")
+_RUNS = Path(".k3eval/runs")
+_KEY = Path(".k3eval/key/id_ed25519")
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """How long the runner waits before it calls something dead, in seconds."""
+
+    ready_s: float = 300.0
+    """From start of the engine to healthy."""
+    request_idle_s: float = 60.0
+    """Without a byte on one stream before the request counts as timed out."""
+    stop_s: float = 10.0
+    """From SIGTERM to SIGKILL."""
+    probe_s: float = 30.0
+    """For one administrative request to the engine."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that a run needs to know, with nothing left to look up."""
+
+    tier: Tier
+    """Cells and gates."""
+    subject: Subject
+    """Engine and arms."""
+    pairing: Pairing
+    """`single` exactly when `engine_url` is given."""
+    engine_python: Path | None
+    """Python of the engine's environment; None for an existing server."""
+    engine_url: str | None
+    """Base URL of an existing server, without a trailing slash; None to boot engines."""
+    engine_port: int | None
+    """Port for booted engines; None: a free one per boot."""
+    model_folder: Path | None
+    """Folder of the served model; may be None only for an existing server."""
+    runs_folder: Path
+    """Where the run folder is created."""
+    key_path: Path
+    """Signing key."""
+    registry_url: str | None
+    """Registry to ask for a nonce; None: a local random nonce."""
+    image_digest: str | None
+    """OCI manifest digest that the launcher asserts; None when it does not."""
+    limits: TimeLimits
+    """Time limits."""
+
+
+def resolve(
+    *,
+    environ: Mapping[str, str],
+    tier: str = "smoke",
+    subject: str | None = None,
+    engine_python: Path | None = None,
+    engine_url: str | None = None,
+    model: Path | None = None,
+    runs: Path | None = None,
+    key: Path | None = None,
+    registry: str | None = None,
+    limits: TimeLimits | None = None,
+) -> RunConfig:
+    """Resolves flags, environment and defaults, in this order, and checks what can be checked.
+
+    Args:
+        environ: The process environment (`os.environ`); passed in so that tests own it.
+        tier: Name of the tier.
+        subject: Shipped subject name or path of a subject file; default `k3-tiny`.
+        engine_python: Python of the engine's environment.
+        engine_url: An existing OpenAI-compatible server; nothing is booted then.
+        model: Model folder.
+        runs: Folder of run folders.
+        key: SSH private key.
+        registry: Registry to ask for a nonce. Only this flag asks one; the environment
+            variable alone does not, so that a plain run works without a network.
+        limits: Time limits.
+
+    Raises:
+        UsageError: The tier, subject or a URL or port is wrong.
+        MachineError: The engine's Python or the model is not there.
+    """
+    tier_found = load_tier(tier)
+    subject_found = load_subject(subject or "k3-tiny")
+    if engine_url is not None:
+        _check_url(engine_url, "--engine-url")
+        python_found = None
+        model_text = str(model) if model else environ.get("K3EVAL_MODEL")
+        model_found = _existing_model(Path(model_text)) if model_text else None
+    else:
+        python_found = _existing_python(
+            engine_python or Path(environ.get("K3EVAL_ENGINE_PYTHON") or _ENGINE_PYTHON)
+        )
+        model_found = _existing_model(model or Path(environ.get("K3EVAL_MODEL") or _MODEL))
+    if registry is not None:
+        _check_url(registry, "--registry")
+    return RunConfig(
+        tier=tier_found,
+        subject=subject_found,
+        pairing="paired" if engine_url is None else "single",
+        engine_python=python_found,
+        engine_url=None if engine_url is None else engine_url.rstrip("/"),
+        engine_port=_port(environ.get("K3EVAL_ENGINE_PORT")),
+        model_folder=model_found,
+        runs_folder=resolve_runs(runs, environ),
+        key_path=resolve_key(key, environ),
+        registry_url=None if registry is None else registry.rstrip("/"),
+        image_digest=environ.get("K3EVAL_IMAGE_DIGEST") or None,
+        limits=limits or TimeLimits(),
+    )
+
+
+def resolve_runs(flag: Path | None, environ: Mapping[str, str]) -> Path:
+    """The absolute folder of run folders: flag, then `K3EVAL_RUNS`, then `.k3eval/runs`."""
+    return (flag or Path(environ.get("K3EVAL_RUNS") or _RUNS)).absolute()
+
+
+def resolve_key(flag: Path | None, environ: Mapping[str, str]) -> Path:
+    """The absolute path of the signing key: flag, then `K3EVAL_KEY`, then the default."""
+    return (flag or Path(environ.get("K3EVAL_KEY") or _KEY)).absolute()
+
+
+def resolve_registry(flag: str | None, environ: Mapping[str, str]) -> str | None:
+    """The registry's URL without trailing slash: flag, then `K3EVAL_REGISTRY`, else None."""
+    found = flag or environ.get("K3EVAL_REGISTRY")
+    if not found:
+        return None
+    _check_url(found, "the registry URL")
+    return found.rstrip("/")
+
+
+def _existing_python(path: Path) -> Path:
+    # absolute(), not resolve(): a venv's python is a link whose own place says which venv it is.
+    if not path.is_file():
+        raise MachineError(
+            f"No engine Python at {path}.",
+            "Run `make eval`, or give --engine-python or K3EVAL_ENGINE_PYTHON.",
+        )
+    return path.absolute()
+
+
+def _existing_model(path: Path) -> Path:
+    if not (path / "config.json").is_file():
+        raise MachineError(
+            f"No model at {path}: it has no config.json.",
+            "Run `make eval`, or give --model or K3EVAL_MODEL.",
+        )
+    return path.absolute()
+
+
+def _check_url(url: str, where: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"{where} must look like http://host:port, found `{url}`.", "Correct the URL."
+        )
+
+
+def _port(text: str | None) -> int | None:
+    if not text:
+        return None
+    if not text.isdigit() or not 0 < int(text) <= _LAST_PORT:
+        raise UsageError(
+            f"K3EVAL_ENGINE_PORT must be a port from 1 to 65535, found `{text}`.", "Correct it."
+        )
+    return int(text)

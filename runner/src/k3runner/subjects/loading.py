@@ -1,0 +1,122 @@
+"""Reads subject files: those shipped with the runner by name, others by path."""
+
+import hashlib
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import get_args
+
+from k3bundle.subject import ArmName, ArmSpec
+from k3runner.errors import UsageError
+from k3runner.subjects.definition import EngineLaunch, Subject, SubjectArm, SubjectModel
+from k3runner.toml_table import Table
+
+__all__ = ["load_subject", "overlay_digest", "shipped_subjects"]
+
+
+def shipped_subjects() -> tuple[str, ...]:
+    """Names of the subjects that come with the runner, sorted."""
+    folder = resources.files("k3runner.subjects")
+    return tuple(
+        sorted(
+            entry.name.removesuffix(".toml")
+            for entry in folder.iterdir()
+            if entry.name.endswith(".toml")
+        )
+    )
+
+
+def load_subject(name_or_path: str) -> Subject:
+    """Loads a subject.
+
+    Args:
+        name_or_path: A shipped name such as `k3-tiny`, or the path of a `.toml` file. Overlay
+            folders in a file are relative to that file.
+
+    Raises:
+        UsageError: No such subject, or the file is not a subject.
+    """
+    if name_or_path in shipped_subjects():
+        text = (resources.files("k3runner.subjects") / f"{name_or_path}.toml").read_text("utf-8")
+        return _parse(text, where=f"subject {name_or_path}", folder=None)
+    path = Path(name_or_path)
+    if path.suffix != ".toml" or not path.is_file():
+        raise UsageError(
+            f"No subject `{name_or_path}`: it is neither a file nor one of "
+            f"{', '.join(shipped_subjects())}.",
+            "Give a shipped name or the path of a .toml file.",
+        )
+    return _parse(path.read_text("utf-8"), where=f"subject {path.name}", folder=path.parent)
+
+
+def overlay_digest(folder: Path) -> str:
+    """SHA-256 over the sorted paths and contents of all files of an overlay folder."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
+        name = path.relative_to(folder).as_posix()
+        digest.update(f"{len(name)}:{name}".encode())
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(content.encode())
+    return digest.hexdigest()
+
+
+def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
+    try:
+        table = Table(tomllib.loads(text), where)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where} is not TOML: {error}.", "Correct the file.") from error
+    engine, model = table.table("engine"), table.table("model")
+    subject = Subject(
+        name=table.take("name", str),
+        engine=EngineLaunch(
+            name=engine.take("name", str),
+            launch=engine.strings("launch"),
+            distributions=engine.strings("distributions"),
+            path_distributions=engine.strings("path_distributions", ()),
+            arguments=engine.strings("arguments"),
+            environment=engine.string_map("environment"),
+            volatile_config_keys=engine.strings("volatile_config_keys", ()),
+            coverage_method=engine.take("coverage_method", str),
+        ),
+        model=SubjectModel(
+            name=model.take("name", str),
+            revision=model.take("revision", str),
+            random_weights=model.take("random_weights", bool),
+        ),
+        arms=tuple(_parse_arm(arm, where, folder) for arm in table.tables("arms")),
+        allowed_config_differences=table.strings("allowed_config_differences"),
+    )
+    for read in (engine, model, table):
+        read.finish()
+    if tuple(arm.spec.name for arm in subject.arms) != get_args(ArmName):
+        raise UsageError(
+            f"{where}: the arms must be baseline and candidate, in this order, found "
+            f"{[arm.spec.name for arm in subject.arms]}.",
+            "Correct the [[arms]] tables.",
+        )
+    return subject
+
+
+def _parse_arm(table: Table, where: str, folder: Path | None) -> SubjectArm:
+    name = table.take("name", str)
+    if name not in get_args(ArmName):
+        raise UsageError(
+            f"{where}: an arm is called baseline or candidate, found `{name}`.", "Rename it."
+        )
+    overlay_text = table.take("overlay", str, "")
+    overlay = (folder or Path()) / overlay_text if overlay_text else None
+    if overlay is not None and not overlay.is_dir():
+        raise UsageError(
+            f"{where}: the overlay of the {name} arm, {overlay}, is not a folder.",
+            "Correct `overlay`; it is relative to the subject file.",
+        )
+    spec = ArmSpec(
+        name="baseline" if name == "baseline" else "candidate",
+        decode_backend=table.take("decode_backend", str),
+        expected_path=table.take("expected_path", str),
+        engine_arguments=table.strings("engine_arguments", ()),
+        environment=table.string_map("environment"),
+        overlay_sha256=None if overlay is None else overlay_digest(overlay),
+    )
+    table.finish()
+    return SubjectArm(spec=spec, overlay=None if overlay is None else overlay.resolve())
