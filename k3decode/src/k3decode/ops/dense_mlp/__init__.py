@@ -1,0 +1,1 @@
+"""The op `dense_mlp`: dense feed-forward part. Reference only; no kernel yet."""

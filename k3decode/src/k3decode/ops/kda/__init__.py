@@ -1,0 +1,1 @@
+"""The op `kda`: gated delta rule. Reference only; no kernel yet."""

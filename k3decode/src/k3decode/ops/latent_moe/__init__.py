@@ -1,0 +1,1 @@
+"""The op `latent_moe`: routed experts in a latent space. Reference only; no kernel yet."""

@@ -1,0 +1,1 @@
+"""The op `mla`: multi-head latent attention. Reference only; no kernel yet."""

@@ -1,0 +1,1 @@
+"""The op `router`: expert selection. Reference only; no kernel yet."""
