@@ -1,0 +1,71 @@
+"""The command line and the environment of a booted engine. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from k3runner.subjects.definition import Subject, SubjectArm
+
+__all__ = ["EngineCommand", "engine_command", "public_command"]
+
+_INHERITED = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CUDA_VISIBLE_DEVICES")
+"""All that an engine gets from the environment of the runner."""
+
+
+@dataclass(frozen=True)
+class EngineCommand:
+    """How one boot is started."""
+
+    argv: tuple[str, ...]
+    """Program and arguments."""
+    environment: Mapping[str, str]
+    """The whole environment."""
+    port: int
+    """Port on 127.0.0.1."""
+
+
+def engine_command(
+    *,
+    subject: Subject,
+    arm: SubjectArm,
+    engine_python: Path,
+    model_folder: Path,
+    port: int,
+    inherited: Mapping[str, str],
+) -> EngineCommand:
+    """Builds the command of a boot.
+
+    Args:
+        subject: The engine.
+        arm: The arm that is booted.
+        engine_python: Python of the engine's environment.
+        model_folder: Model that is served.
+        port: Port on 127.0.0.1.
+        inherited: Environment of the runner; only names that are allowed go through.
+    """
+    environment = {name: inherited[name] for name in _INHERITED if name in inherited}
+    environment["PYTHONNOUSERSITE"] = "1"
+    environment |= subject.engine.environment
+    environment |= arm.spec.environment
+    if arm.overlay is not None:
+        environment["PYTHONPATH"] = str(arm.overlay)
+    argv = (
+        str(engine_python),
+        *subject.engine.launch,
+        str(model_folder),
+        *("--served-model-name", subject.model.name),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *subject.engine.arguments,
+        *arm.spec.engine_arguments,
+    )
+    return EngineCommand(argv=argv, environment=environment, port=port)
+
+
+def public_command(argv: tuple[str, ...], places: Mapping[str, str]) -> tuple[str, ...]:
+    """The command as it is recorded: paths of this machine become placeholders.
+
+    Args:
+        argv: Program and arguments.
+        places: Path or value -> placeholder, for example the model folder -> `<model>`.
+    """
+    return tuple(places.get(word, word) for word in argv)

@@ -1,0 +1,168 @@
+"""Asks a running engine about itself: health, version, configuration, step counts, counters.
+
+What a server does not offer is reported as absent; what it offers in a wrong shape is an error.
+"""
+
+import json
+from typing import Any, Literal
+
+import aiohttp
+from pydantic import ValidationError
+
+from k3bundle.coverage import CoverageSnapshot, EngineCounters, StepCount
+from k3bundle.record import Record
+from k3runner.effective_config import flatten_config
+from k3runner.errors import EngineError
+from k3runner.metrics_text import parse_counters
+
+__all__ = ["EngineProbe"]
+
+Moment = Literal["before", "after"]
+_OK = 200
+_CONFIG_PARTS = ("vllm_config", "vllm_env")
+"""Parts of the server's own report that are configuration; the rest describes the machine."""
+
+
+class _CoverageReport(Record):
+    schema_name: Literal["k3decode.coverage/1"]
+    source: Literal["host", "device"]
+    configured_backend: str
+    counts: tuple[StepCount, ...]
+
+
+class EngineProbe:
+    """Administrative requests to one server."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, limit_s: float) -> None:
+        """Wraps a server.
+
+        Args:
+            session: HTTP session, shared with the load client.
+            url: Base URL without trailing slash.
+            limit_s: Limit of each request.
+        """
+        self._session = session
+        self._url = url
+        self._limit = aiohttp.ClientTimeout(total=limit_s)
+
+    async def healthy(self) -> bool:
+        """Whether the health check answers 200."""
+        found = await self._request("GET", "/health")
+        return found is not None and found[0] == _OK
+
+    async def served_models(self) -> tuple[str, ...]:
+        """Names of the served models; empty when the server does not say."""
+        listing = await self._json("GET", "/v1/models")
+        data = listing.get("data") if isinstance(listing, dict) else None
+        return tuple(str(one["id"]) for one in data or [] if isinstance(one, dict) and "id" in one)
+
+    async def version(self) -> str:
+        """Version that the server reports; `unknown` when it does not."""
+        found = await self._json("GET", "/version")
+        return str(found.get("version", "unknown"))[:80] if isinstance(found, dict) else "unknown"
+
+    async def effective_config(self, volatile: tuple[str, ...]) -> dict[str, str]:
+        """Effective configuration, flattened; empty when the server offers none.
+
+        Args:
+            volatile: Glob patterns of dotted keys to leave out.
+        """
+        found = await self._json("GET", "/server_info?config_format=json")
+        if not isinstance(found, dict):
+            return {}
+        parts = {name: found[name] for name in _CONFIG_PARTS if name in found}
+        return flatten_config(parts, volatile)
+
+    async def reset_prefix_cache(self) -> bool:
+        """Empties the prefix cache; False when the server offers no way."""
+        found = await self._request("POST", "/reset_prefix_cache")
+        return found is not None and found[0] == _OK
+
+    async def coverage(
+        self, method: str, *, boot_id: str, cell_id: str, moment: Moment
+    ) -> CoverageSnapshot:
+        """Step counts since the engine started.
+
+        Args:
+            method: Worker method that returns the counts.
+            boot_id: Boot that is asked.
+            cell_id: Cell that the snapshot brackets.
+            moment: Before or after the cell.
+
+        Raises:
+            EngineError: The engine answers, and not with step counts.
+        """
+        reports = await self._worker_reports(method)
+        if not reports:
+            return CoverageSnapshot(
+                boot_id=boot_id,
+                cell_id=cell_id,
+                moment=moment,
+                source="unavailable",
+                configured_backend=None,
+                counts=(),
+            )
+        # Every rank must decide alike, so one rank's counts stand for all of them.
+        if any(report != reports[0] for report in reports[1:]):
+            raise EngineError(
+                f"The ranks of the engine report different step counts around {cell_id}.",
+                "The decode path must decide alike on all ranks; report it with the log.",
+            )
+        return CoverageSnapshot(
+            boot_id=boot_id,
+            cell_id=cell_id,
+            moment=moment,
+            source=reports[0].source,
+            configured_backend=reports[0].configured_backend,
+            counts=reports[0].counts,
+        )
+
+    async def counters(self, *, boot_id: str, cell_id: str, moment: Moment) -> EngineCounters:
+        """Counters of the metrics page; empty when there is none."""
+        found = await self._request("GET", "/metrics")
+        text = found[1] if found is not None and found[0] == _OK else ""
+        return EngineCounters(
+            boot_id=boot_id,
+            cell_id=cell_id,
+            moment=moment,
+            counters=parse_counters(text, prefix="vllm:"),
+        )
+
+    async def _worker_reports(self, method: str) -> list[_CoverageReport]:
+        found = await self._request("POST", "/collective_rpc", {"method": method})
+        if found is None or found[0] != _OK:
+            return []
+        try:
+            results = json.loads(found[1])["results"]
+            return [_parse_report(text) for text in results]
+        except (ValueError, KeyError, TypeError, ValidationError) as error:
+            raise EngineError(
+                f"The engine's step counts are not what is due: {error}: {found[1][:300]}",
+                f"The worker method `{method}` must return k3decode.coverage/1 as JSON text.",
+            ) from error
+
+    async def _json(self, verb: str, path: str) -> Any:
+        found = await self._request(verb, path)
+        if found is None or found[0] != _OK:
+            return None
+        try:
+            return json.loads(found[1])
+        except ValueError:
+            return None
+
+    async def _request(self, verb: str, path: str, body: object = None) -> tuple[int, str] | None:
+        """Status and text; None when the server did not answer."""
+        try:
+            async with self._session.request(
+                verb, self._url + path, json=body, timeout=self._limit
+            ) as response:
+                return response.status, await response.text("utf-8", "replace")
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return None
+
+
+def _parse_report(text: str) -> _CoverageReport:
+    found = json.loads(text)
+    # `schema` is a method name of pydantic models, so the field has another name here.
+    found["schema_name"] = found.pop("schema")
+    return _CoverageReport.model_validate_json(json.dumps(found))

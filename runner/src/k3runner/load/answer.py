@@ -1,0 +1,217 @@
+"""From the events of one answer to its record: tokens per event, finish, usage, outcome. Pure.
+
+A chunk is not a token: tokens come from usage deltas or token ids. An answer counts as completed
+only when its finish reason, its usage and its end marker were all seen.
+"""
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from k3bundle.request import (
+    Completed,
+    Failed,
+    RequestOutcome,
+    StreamEvent,
+    TokenLogprob,
+)
+from k3runner.load.answer_json import (
+    MalformedAnswerError,
+    chunk_text,
+    chunk_token_ids,
+    chunk_usage,
+    first_choice,
+    object_of,
+    parse_logprobs,
+)
+from k3runner.load.sse import ServerSentEvent
+
+__all__ = ["Answer", "FailureKind"]
+
+Channel = Literal["content", "reasoning"]
+FailureKind = Literal[
+    "http_status",
+    "error_event",
+    "cut_stream",
+    "no_usage",
+    "malformed_event",
+    "timeout",
+    "connection",
+]
+_DETAIL_LIMIT = 500
+
+
+class Answer:
+    """Collects one answer; the first failure wins and later data cannot repair it."""
+
+    def __init__(self) -> None:
+        self._arrivals: list[tuple[int, int | None, Channel]] = []
+        self._text: list[str] = []
+        self._token_ids: list[int] = []
+        self._logprobs: list[TokenLogprob] = []
+        self._usage: dict[str, Any] | None = None
+        self._counted = 0
+        self._finish_reason: str | None = None
+        self._done = False
+        self._failure: Failed | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True once a failure was seen; reading on is then useless."""
+        return self._failure is not None
+
+    @property
+    def arrivals(self) -> int:
+        """How many token-carrying events have arrived; grows while the server makes progress."""
+        return len(self._arrivals)
+
+    def fail(self, error: FailureKind, detail: str) -> None:
+        """Notes a failure, unless one was noted before."""
+        if self._failure is None:
+            self._failure = Failed(error=error, detail=_clean(detail)[:_DETAIL_LIMIT])
+
+    def take_event(self, at_ns: int, event: ServerSentEvent) -> None:
+        """Takes one event of a stream.
+
+        Args:
+            at_ns: Monotonic nanoseconds since the request was sent.
+            event: The event.
+        """
+        if event.data == "[DONE]":
+            self._done = True
+            return
+        try:
+            chunk = object_of(json.loads(event.data), "an event")
+            if event.name == "error" or chunk.get("error") is not None:
+                self.fail("error_event", f"The stream carried an error: {event.data}")
+                return
+            self._take_chunk(at_ns, chunk)
+        except (json.JSONDecodeError, MalformedAnswerError) as error:
+            self.fail("malformed_event", f"An event is not what is due: {error}: {event.data}")
+
+    def take_block(self, at_ns: int, body: bytes) -> None:
+        """Takes the whole body of an answer that was not streamed."""
+        try:
+            chunk = object_of(json.loads(body), "the body")
+            if chunk.get("error") is not None:
+                self.fail("error_event", f"The body carries an error: {body[:200]!r}")
+                return
+            self._take_chunk(at_ns, chunk)
+        except (ValueError, MalformedAnswerError) as error:
+            self.fail("malformed_event", f"The body is not what is due: {error}")
+        self._done = True
+
+    def outcome(self) -> RequestOutcome:
+        """How the request ended, after everything was taken."""
+        if self._failure is not None:
+            return self._failure
+        if not self._done or self._finish_reason is None:
+            missing = "finish reason" if self._finish_reason is None else "[DONE]"
+            return Failed(
+                error="cut_stream",
+                detail=f"The stream ended without a {missing} after {self._counted} tokens.",
+            )
+        if self._usage is None:
+            return Failed(error="no_usage", detail="No usage was sent; tokens are not guessed.")
+        completion = self._usage["completion_tokens"]
+        counted = sum(event.tokens for event in self.events())
+        if counted != completion:
+            return Failed(
+                error="malformed_event",
+                detail=f"Usage says {completion} tokens, the events carried {counted}.",
+            )
+        return Completed(
+            finish_reason=self._finish_reason,
+            prompt_tokens=self._usage["prompt_tokens"],
+            completion_tokens=completion,
+            cached_prompt_tokens=self._usage["cached"],
+        )
+
+    def events(self) -> tuple[StreamEvent, ...]:
+        """The token-carrying events in order of arrival.
+
+        A server that counts nothing per event gets its final usage spread evenly; `estimated`
+        then says so.
+        """
+        return tuple(
+            StreamEvent(at_ns=at_ns, tokens=tokens, channel=channel)
+            for (at_ns, _, channel), tokens in zip(self._arrivals, self._tokens(), strict=True)
+        )
+
+    @property
+    def estimated(self) -> bool:
+        """True when tokens per event had to be spread over more than one event unevenly."""
+        unknown = sum(1 for _, tokens, _ in self._arrivals if tokens is None)
+        return (
+            unknown > 0
+            and self._usage is not None
+            and self._usage["completion_tokens"] != (len(self._arrivals))
+        )
+
+    def token_ids(self) -> tuple[int, ...] | None:
+        """Generated ids; None when the server sent none, or not all of them."""
+        expected = self._usage["completion_tokens"] if self._usage else self._counted
+        if not self._token_ids or len(self._token_ids) != expected:
+            return None
+        return tuple(self._token_ids)
+
+    def logprobs(self) -> tuple[TokenLogprob, ...] | None:
+        """Per-position log-probabilities; None when the server sent none."""
+        return tuple(self._logprobs) or None
+
+    def text(self) -> str:
+        """The generated content, without reasoning, as text that every JSON reader takes."""
+        return _clean("".join(self._text))
+
+    def text_sha256(self) -> str:
+        """Digest of the content as UTF-8."""
+        return hashlib.sha256(self.text().encode("utf-8")).hexdigest()
+
+    def _take_chunk(self, at_ns: int, chunk: dict[str, Any]) -> None:
+        usage = chunk_usage(chunk)
+        choice = first_choice(chunk)
+        content, reasoning = chunk_text(choice)
+        ids = chunk_token_ids(choice)
+        self._text.append(content)
+        self._token_ids.extend(ids)
+        self._logprobs.extend(parse_logprobs(choice))
+        reason = choice.get("finish_reason")
+        if reason is not None:
+            self._finish_reason = _clean(str(reason))[:40]
+        channel: Channel = "reasoning" if reasoning and not content else "content"
+        if usage is not None:
+            delta = usage["completion_tokens"] - self._counted
+            if delta < 0:
+                raise MalformedAnswerError("usage went backwards")
+            self._usage = usage
+            # The last usage chunk has no choice: what it adds was never seen in an event.
+            if not choice:
+                return
+            if delta:
+                self._arrive(at_ns, delta, channel)
+        elif ids:
+            self._arrive(at_ns, len(ids), channel)
+        elif content or reasoning:
+            self._arrivals.append((at_ns, None, channel))
+
+    def _arrive(self, at_ns: int, tokens: int, channel: Channel) -> None:
+        self._arrivals.append((at_ns, tokens, channel))
+        self._counted += tokens
+
+    def _tokens(self) -> list[int]:
+        known = [tokens for _, tokens, _ in self._arrivals]
+        unknown = [at for at, tokens in enumerate(known) if tokens is None]
+        if not unknown:
+            return [tokens or 0 for tokens in known]
+        total = self._usage["completion_tokens"] if self._usage else len(known)
+        left = max(0, total - sum(tokens or 0 for tokens in known))
+        share, extra = divmod(left, len(unknown))
+        # Later events get the remainder: the first one opens the decode window.
+        first_bigger = len(unknown) - extra
+        spread = {at: share + (order >= first_bigger) for order, at in enumerate(unknown)}
+        return [spread[at] if tokens is None else tokens for at, tokens in enumerate(known)]
+
+
+def _clean(text: str) -> str:
+    """Replaces what strict JSON refuses: NUL and lone surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
