@@ -12,6 +12,7 @@ from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.environment import NodeFacts
 from k3bundle.errors import BundleError
 from k3bundle.finding import Finding
+from k3bundle.finding_limit import at_most
 from k3bundle.plan import Plan
 from k3bundle.request import RequestRecord
 from k3bundle.run import AttemptRecord, BootEvent, CellEvent, RunIdentity
@@ -23,7 +24,6 @@ __all__ = ["Bundle", "RunRecords", "parse_file", "parse_lines", "parse_records"]
 
 T = TypeVar("T")
 
-_MOST_FINDINGS_PER_FILE: Final = 50
 _HINT: Final = "Take the file as the runner wrote it; bundle/README.md describes every record."
 
 
@@ -146,21 +146,12 @@ def parse_lines(
         parsed, bad = _parse(line, f"{name} line {number}", adapter)
         found.extend(bad)
         values.extend(parsed)
-    findings.extend(_limited(name, found))
+    findings.extend(at_most(found, code="record-invalid", where=name))
     return tuple(values)
 
 
 def _missing(name: str) -> Finding:
     return Finding("file-missing", name, f"Expected the file {name}, found none.", _HINT)
-
-
-def _limited(name: str, found: list[Finding]) -> list[Finding]:
-    """Keep a hostile file from producing a finding for each of a million lines."""
-    rest = len(found) - _MOST_FINDINGS_PER_FILE
-    if rest <= 0:
-        return found
-    why = f"Found {rest} more problems in this file that are not listed."
-    return [*found[:_MOST_FINDINGS_PER_FILE], Finding("record-invalid", name, why, _HINT)]
 
 
 def _parse(data: bytes, where: str, adapter: TypeAdapter[T]) -> tuple[list[T], list[Finding]]:
@@ -179,8 +170,8 @@ def _parse(data: bytes, where: str, adapter: TypeAdapter[T]) -> tuple[list[T], l
         return [adapter.validate_json(data)], []
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-        found = [_invalid(where, problem["loc"], problem) for problem in problems]
-        return [], _limited(where, found)
+        found = (_invalid(where, problem["loc"], problem) for problem in problems)
+        return [], at_most(found, code="record-invalid", where=where)
 
 
 def _invalid(where: str, loc: tuple[int | str, ...], problem: Mapping[str, Any]) -> Finding:

@@ -25,6 +25,7 @@ FindingCode = Literal[
     "record-invalid",
     "records-inconsistent",
     "schema-version",
+    "secret-found",
     "signature-invalid",
     "signer-not-allowed",
     "statement-mismatch",

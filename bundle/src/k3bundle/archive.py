@@ -1,0 +1,227 @@
+"""Bundle files on disk: a canonical tar in one zstd frame, then a trailer with a digest.
+
+The trailer is a skippable zstd frame, so `zstd -d` and `tar --zstd` read a bundle as it is. Its
+digest covers every byte before it, so that no flipped bit goes unnoticed; it is no signature.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from k3bundle.damage import damaged_files
+from k3bundle.errors import BundleError
+from k3bundle.finding import Finding
+from k3bundle.ustar import ArchiveLimits, read_ustar, refuse_bad_files, write_ustar
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "ArchiveLimits",
+    "archive_bytes",
+    "read_archive",
+    "read_archive_bytes",
+    "write_archive",
+]
+
+DEFAULT_LIMITS: Final = ArchiveLimits()
+
+_TRAILER_MAGIC: Final = b"K3-EVAL1"
+_TRAILER_FRAME: Final = (0x184D2A5B).to_bytes(4, "little") + (40).to_bytes(4, "little")
+_TRAILER_BYTES: Final = len(_TRAILER_FRAME) + 40
+_WINDOW_LOG: Final = 27
+_DAMAGED_STEP_BYTES: Final = 64
+_HINT: Final = "Take the bundle file again from where it was made, or make it again with k3-eval."
+
+
+def archive_bytes(files: Mapping[str, bytes], limits: ArchiveLimits = DEFAULT_LIMITS) -> bytes:
+    """Pack files into the bytes of a bundle file.
+
+    Args:
+        files: Path inside the bundle -> content.
+        limits: Files that a reader with these limits would refuse are refused.
+
+    Returns:
+        The zstd frame and the trailer.
+
+    Raises:
+        BundleError: A name or a size is refused.
+    """
+    refuse_bad_files(files, limits)
+    options: dict[int, int] = {
+        zstd.CompressionParameter.compression_level: 12,
+        zstd.CompressionParameter.checksum_flag: 1,
+    }
+    compressor = zstd.ZstdCompressor(options=options)
+    # A block per header and per content: damage in one file leaves those before it readable.
+    pieces = [compressor.compress(p, zstd.ZstdCompressor.FLUSH_BLOCK) for p in write_ustar(files)]
+    frame = b"".join(pieces) + compressor.flush()
+    packed = frame + _TRAILER_FRAME + _TRAILER_MAGIC + _digest(frame)
+    if len(packed) > limits.archive_bytes:
+        raise BundleError((_too_large("the bundle file", len(packed), limits),))
+    return packed
+
+
+def write_archive(files: Mapping[str, bytes], path: Path) -> None:
+    """Write a bundle file whole or not at all.
+
+    The content goes to a temporary file in the same folder, is synced, and takes its name only
+    then. When anything fails, for example because the disk is full, nothing is left behind.
+
+    Args:
+        files: Path inside the bundle -> content.
+        path: The bundle file; replaced when it exists.
+
+    Raises:
+        BundleError: A name or a size is refused.
+        OSError: The disk is full or the folder cannot be written.
+    """
+    packed = archive_bytes(files)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(packed)
+            stream.flush()
+            os.fchmod(stream.fileno(), 0o644)
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Mapping[str, bytes]:
+    """Read a bundle file.
+
+    Args:
+        path: The bundle file.
+        limits: Sizes and counts that are taken at most.
+
+    Returns:
+        Path inside the bundle -> content. Contents are not verified beyond the trailer's digest.
+
+    Raises:
+        BundleError: The file cannot be read, is damaged, too large or not canonical.
+    """
+    where = ascii(path.name)[1:-1]
+    try:
+        # Not blocking, so that a named pipe in place of a file is refused and not waited for.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise _framing(where, "Expected a regular file, found another kind.")
+            data = stream.read(limits.archive_bytes + 1)
+    except (OSError, ValueError) as error:
+        why = f"Expected a bundle file that can be read, found: {error.__class__.__name__}."
+        raise _framing(where, why) from error
+    return read_archive_bytes(data, limits)
+
+
+def read_archive_bytes(data: bytes, limits: ArchiveLimits = DEFAULT_LIMITS) -> Mapping[str, bytes]:
+    """Read the bytes of a bundle file. See `read_archive`."""
+    if len(data) > limits.archive_bytes:
+        raise BundleError((_too_large("the bundle file", len(data), limits),))
+    frame, trailer = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
+    if trailer != _TRAILER_FRAME + _TRAILER_MAGIC + _digest(frame):
+        raise _damage(data, limits)
+    source = _Frame(frame, step_bytes=len(frame))
+    files = {
+        name: content for name, content in read_ustar(source.read, limits) if content is not None
+    }
+    source.refuse_rest()
+    return files
+
+
+class _Frame:
+    """One zstd frame as a byte source that never gives more than is asked for."""
+
+    def __init__(self, frame: bytes, *, step_bytes: int) -> None:
+        self._frame = memoryview(frame)
+        self._step_bytes = step_bytes
+        self._fed = 0
+        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
+        self._decompressor = zstd.ZstdDecompressor(options=options)
+
+    def read(self, size: int) -> bytes:
+        """Give up to `size` bytes, and none only at the end."""
+        while not self._decompressor.eof:
+            piece = b""
+            if self._decompressor.needs_input:
+                piece = bytes(self._frame[self._fed : self._fed + self._step_bytes])
+                self._fed += len(piece)
+                if not piece:
+                    break
+            try:
+                output = self._decompressor.decompress(piece, max_length=size)
+            except (zstd.ZstdError, MemoryError) as error:
+                why = f"Expected a zstd frame, found it damaged: {error}."
+                raise _framing("the zstd frame", why) from error
+            if output:
+                return output
+        return b""
+
+    def refuse_rest(self) -> None:
+        """Refuse a frame that is not finished or is followed by anything."""
+        if not self._decompressor.eof:
+            raise _framing("the zstd frame", "Expected the end of the frame, found it cut short.")
+        if self._decompressor.unused_data or self._fed < len(self._frame):
+            raise _framing("the zstd frame", "Expected one zstd frame, found more bytes after it.")
+
+
+def _damage(data: bytes, limits: ArchiveLimits) -> BundleError:
+    """Say what is damaged in a file whose trailer does not fit: a file inside, or the framing."""
+    whole = data[-_TRAILER_BYTES:].startswith(_TRAILER_FRAME + _TRAILER_MAGIC)
+    frame = data[:-_TRAILER_BYTES] if whole else data
+    files: dict[str, bytes] = {}
+    at: str | None = None
+    stopped: BundleError | None = None
+    try:
+        for name, content in read_ustar(_Frame(frame, step_bytes=_DAMAGED_STEP_BYTES).read, limits):
+            at = name if content is None else None
+            if content is not None:
+                files[name] = content
+    except BundleError as error:
+        stopped = error
+    found = list(damaged_files(files))
+    if at is not None:
+        why = "Expected the content that was packed, found it damaged: it cannot be unpacked."
+        found.append(Finding("file-digest", at, why, _HINT))
+    if found:
+        return BundleError(tuple(sorted(found)))
+    reason = stopped.findings[0].why if stopped else "Every file inside could still be read."
+    if not whole:
+        kind = "Expected the trailer of a bundle file at its end, found none: it is cut short, "
+        kind += "has bytes added, or is no bundle."
+    else:
+        kind = "Expected the digest that the trailer names, found another: the framing is damaged."
+    return _framing("the bundle file", f"{kind} {reason}")
+
+
+def _digest(frame: bytes) -> bytes:
+    return hashlib.sha256(frame).digest()
+
+
+def _framing(where: str, why: str) -> BundleError:
+    return BundleError((Finding("archive-framing", where, why, _HINT),))
+
+
+def _too_large(where: str, size: int, limits: ArchiveLimits) -> Finding:
+    why = f"Expected at most {limits.archive_bytes} bytes, found {size} or more."
+    hint = "Make a smaller run: fewer requests or fewer logs."
+    return Finding("archive-too-large", where, why, hint)
