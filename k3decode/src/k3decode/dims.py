@@ -30,7 +30,7 @@ class K3Dims:
     kda_gate_lower_bound: float = -5.0
     """Most negative log decay of one step; decay is exp of a value in (bound, 0)."""
     kda_qk_norm_eps: float = 1e-6
-    """Added to the sum of squares of queries and keys; a literal of the op, not the config's eps."""
+    """Added to the sum of squares of queries and keys; a literal of the op, not a config value."""
     q_lora_rank: int = 1536
     """Width of the compressed MLA query."""
     kv_lora_rank: int = 512
@@ -82,7 +82,7 @@ class K3Dims:
                 f"a token goes to between 1 and {self.num_experts} experts, found "
                 f"{self.num_experts_per_token}: lower num_experts_per_token"
             )
-        if self.kda_conv_taps < 2:
+        if self.kda_conv_taps <= 1:
             raise ValueError(
                 f"the short convolution needs at least two taps, found {self.kda_conv_taps}: "
                 "one tap would keep no state"

@@ -5,6 +5,7 @@ byte is a token, so any text can be encoded; common words and word parts are sin
 """
 
 from collections import Counter
+from itertools import pairwise
 
 __all__ = ["CHAT_TEMPLATE", "END", "PAD", "SPECIAL_TOKENS", "START", "tokenizer_json"]
 
@@ -116,7 +117,7 @@ def _merges(words: list[list[str]], known: set[str], count: int) -> list[tuple[s
     """The `count` most useful merges, each the most frequent pair left; ties by text."""
     merges: list[tuple[str, str]] = []
     while len(merges) < count:
-        pairs = Counter(pair for word in words for pair in zip(word, word[1:], strict=False))
+        pairs = Counter(pair for word in words for pair in pairwise(word))
         fresh = [(-seen, pair) for pair, seen in pairs.items() if "".join(pair) not in known]
         if not fresh:
             raise ValueError(

@@ -18,8 +18,10 @@ def parameter_shapes(dims: K3Dims) -> dict[str, Shape]:
         prefix = f"model.layers.{layer}."
         parts = _norms(dims)
         parts |= _mla(dims) if dims.is_mla(layer) else _kda(dims)
-        parts |= _mlp("mlp.", dims, dims.dense_intermediate_size) if dims.is_dense(layer) else (
-            _moe(dims)
+        parts |= (
+            _mlp("mlp.", dims, dims.dense_intermediate_size)
+            if dims.is_dense(layer)
+            else (_moe(dims))
         )
         shapes |= {prefix + name: shape for name, shape in parts.items()}
     return shapes | {

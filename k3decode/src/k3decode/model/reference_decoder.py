@@ -1,4 +1,4 @@
-"""A whole decoder made of op references, without an engine: what a served answer is compared with."""
+"""A whole decoder made of op references, without an engine: what served answers must equal."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -40,7 +40,7 @@ class _ActiveStep:
 class K3TinyForCausalLM(nn.Module, HasInnerState, IsHybrid):  # type: ignore[misc]  # untyped engine
     """A K3-like decoder, plain torch, fp32, one rank.
 
-    `stock` serves KDA chunked and MLA unabsorbed; `candidate` serves KDA recurrent and MLA absorbed.
+    `stock` serves KDA chunked and MLA unabsorbed; `candidate` KDA recurrent and MLA absorbed.
     A step outside the candidate's scope runs the stock KDA form on the candidate's caches.
     """
 
@@ -166,7 +166,7 @@ def _register_parameters(root: nn.Module, dims: K3Dims) -> None:
         *path, last = name.split(".")
         owner = root
         for part in path:
-            if part not in owner._modules:  # noqa: SLF001
+            if part not in owner._modules:
                 owner.add_module(part, nn.Module())
             owner = owner.get_submodule(part)
         value = torch.empty(shape, dtype=torch.float32)

@@ -26,7 +26,7 @@ def parse_options(additional_config: Mapping[str, object]) -> Options:
     """
     section = additional_config.get("k3decode", {})
     if not isinstance(section, Mapping):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004  # one kind of error for every bad setting
             f"additional_config.k3decode must be an object, found {section!r}: "
             'pass for example {"k3decode": {"decode_backend": "candidate"}}'
         )

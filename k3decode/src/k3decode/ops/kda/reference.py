@@ -2,8 +2,8 @@
 
 `kda_recurrent` walks token by token and is the specification read aloud; `kda_chunked` solves a
 triangular system per chunk. They share no arithmetic and are tested against each other. Both take
-and return the state, so a sequence may be cut anywhere. All of it is fp32; a step of the decay lies
-in (exp(bound), 1), so a product over many tokens underflows and its reciprocal must never be formed.
+and return the state, so a sequence may be cut anywhere. All of it is fp32. One step's decay lies in
+(exp(bound), 1): a product over many tokens underflows, so its reciprocal must never be formed.
 """
 
 from dataclasses import dataclass
@@ -94,6 +94,11 @@ def kda_recurrent(
 ) -> tuple[Tensor, KdaState]:
     """Apply the rule token by token.
 
+    Args:
+        projection: the new tokens' projections.
+        weights: the layer's weights.
+        state: state before the first of them.
+
     Returns:
         Gated rows before the output projection, [B, T, C], and the state after the last token.
     """
@@ -130,6 +135,9 @@ def kda_chunked(
     """Apply the rule chunk by chunk, each chunk at once.
 
     Args:
+        projection: the new tokens' projections.
+        weights: the layer's weights.
+        state: state before the first of them.
         chunk: longest chunk in tokens; the result does not depend on it beyond rounding.
 
     Returns:
@@ -151,7 +159,7 @@ def kda_chunked(
     for start in range(0, length, chunk):
         part = slice(start, start + chunk)
         piece, memory = _solve_chunk(
-            q[:, part], k[:, part], v[:, part], log_decay[:, part], beta[:, part], memory
+            _Chunk(q[:, part], k[:, part], v[:, part], log_decay[:, part], beta[:, part]), memory
         )
         pieces.append(piece)
     out = torch.cat(pieces, dim=1)
@@ -160,19 +168,28 @@ def kda_chunked(
     return out.reshape(batch, length, channels), KdaState(taps=taps, memory=memory)
 
 
-def _solve_chunk(
-    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, memory: Tensor
-) -> tuple[Tensor, Tensor]:
-    """One chunk; q, k, v, log_decay [B, C, H, K], beta [B, C, H], memory [B, H, V, K].
+@dataclass(frozen=True)
+class _Chunk:
+    """Consecutive tokens; q, k, v, log_decay [B, C, H, K], beta [B, C, H]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    log_decay: Tensor
+    beta: Tensor
+
+
+def _solve_chunk(tokens: _Chunk, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs [B, C, H, V] of one chunk and the memory [B, H, V, K] after it.
 
     With g the running sum of log decays, the update of token t reads keys j <= t faded by
     exp(g_t - g_j). Differences above the diagonal are positive and could overflow, so they are
     masked before the exponential.
     """
-    q, k, v, log_decay = (item.transpose(1, 2) for item in (q, k, v, log_decay))
-    beta = beta.transpose(1, 2)[..., None]
+    q, k, v = tokens.q.transpose(1, 2), tokens.k.transpose(1, 2), tokens.v.transpose(1, 2)
+    beta = tokens.beta.transpose(1, 2)[..., None]
     size = q.shape[2]
-    running = log_decay.cumsum(dim=2)
+    running = tokens.log_decay.transpose(1, 2).cumsum(dim=2)
     order = torch.arange(size, device=q.device)
     future = order[:, None] < order[None, :]
     gap = running[:, :, :, None, :] - running[:, :, None, :, :]

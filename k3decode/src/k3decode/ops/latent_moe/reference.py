@@ -13,7 +13,10 @@ from k3decode.ops.dense_mlp.reference import MlpWeights, dense_mlp, situ
 from k3decode.ops.rms_norm.reference import rms_norm
 from k3decode.ops.router.reference import Routing, route
 
-__all__ = ["MoeWeights", "latent_moe", "routed_experts"]
+__all__ = ["MoeWeights", "latent_moe", "routed_experts", "routed_experts_gathered"]
+
+# Up to so many rows the experts' weights are gathered per row; more rows would copy too much.
+_GATHER_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,23 @@ def routed_experts(latent: Tensor, routing: Routing, weights: MoeWeights) -> Ten
     return total
 
 
+def routed_experts_gathered(latent: Tensor, routing: Routing, weights: MoeWeights) -> Tensor:
+    """The same sum with each token's own copy of its experts' weights; for few tokens."""
+    beta, linear_beta = weights.shared.beta, weights.shared.linear_beta
+    rows = latent[:, None, :, None]
+    inner = situ(
+        weights.w1[routing.experts] @ rows, weights.w3[routing.experts] @ rows, beta, linear_beta
+    )
+    outputs = (weights.w2[routing.experts] @ inner)[..., 0]
+    return (routing.weights[..., None] * outputs).sum(dim=1)
+
+
 def latent_moe(x: Tensor, weights: MoeWeights) -> Tensor:
     """Apply router, routed experts, latent norm and shared expert to x [T, D]; returns [T, D]."""
     routing = route(
         x @ weights.gate.T, weights.correction_bias, weights.top_k, weights.scaling_factor
     )
-    summed = routed_experts(x @ weights.down_proj.T, routing, weights)
+    form = routed_experts_gathered if x.shape[0] <= _GATHER_ROWS else routed_experts
+    summed = form(x @ weights.down_proj.T, routing, weights)
     routed = rms_norm(summed, weights.norm, weights.norm_eps) @ weights.up_proj.T
     return routed + dense_mlp(x, weights.shared)
