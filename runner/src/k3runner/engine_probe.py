@@ -19,7 +19,8 @@ __all__ = ["EngineProbe"]
 
 Moment = Literal["before", "after"]
 _OK = 200
-_CONFIG_PARTS = ("vllm_config", "vllm_env")
+_CONFIG = "vllm_config"
+_ENVIRONMENT = "vllm_env"
 """Parts of the server's own report that are configuration; the rest describes the machine."""
 
 
@@ -70,8 +71,9 @@ class EngineProbe:
         found = await self._json("GET", "/server_info?config_format=json")
         if not isinstance(found, dict):
             return {}
-        parts = {name: found[name] for name in _CONFIG_PARTS if name in found}
-        return flatten_config(parts, volatile)
+        config = found.get(_CONFIG)
+        parts = dict(config) if isinstance(config, dict) else {}
+        return flatten_config({**parts, _ENVIRONMENT: found.get(_ENVIRONMENT, {})}, volatile)
 
     async def reset_prefix_cache(self) -> bool:
         """Empties the prefix cache; False when the server offers no way."""
@@ -79,12 +81,12 @@ class EngineProbe:
         return found is not None and found[0] == _OK
 
     async def coverage(
-        self, method: str, *, boot_id: str, cell_id: str, moment: Moment
+        self, method: str | None, *, boot_id: str, cell_id: str, moment: Moment
     ) -> CoverageSnapshot:
         """Step counts since the engine started.
 
         Args:
-            method: Worker method that returns the counts.
+            method: Worker method that returns the counts; None: there is none to ask.
             boot_id: Boot that is asked.
             cell_id: Cell that the snapshot brackets.
             moment: Before or after the cell.
@@ -92,7 +94,7 @@ class EngineProbe:
         Raises:
             EngineError: The engine answers, and not with step counts.
         """
-        reports = await self._worker_reports(method)
+        reports = [] if method is None else await self._worker_reports(method)
         if not reports:
             return CoverageSnapshot(
                 boot_id=boot_id,

@@ -17,7 +17,7 @@ _SINGLE_LIMIT = (
     "claim is made."
 )
 _EXTERNAL_ARM = ArmSpec(
-    name="baseline",
+    name="candidate",
     decode_backend="as started by its owner",
     expected_path="unknown",
     engine_arguments=(),
@@ -39,7 +39,7 @@ def build_plan(tier: Tier, subject: Subject, node: NodeFacts, pairing: Pairing) 
         The plan. Equal arguments give equal plans, byte for byte.
     """
     paired = pairing == "paired"
-    order = tier.boot_order if paired else ("baseline",)
+    order = tier.boot_order if paired else ("candidate",)
     return Plan(
         tier=tier.name,
         subject=subject.name if paired else "existing server",

@@ -1,15 +1,41 @@
 """Runs a plan and seals the evidence; the one entry of everything that measures."""
 
+import asyncio
+import json
+import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from k3bundle.subject import ChangeUnderTest
+from k3bundle import layout
+from k3bundle.canonical import canonical_json, plan_sha256
+from k3bundle.environment import NodeFacts
+from k3bundle.plan import Plan
+from k3bundle.run import AttemptRecord, RunIdentity
+from k3bundle.sign import Signer
+from k3bundle.subject import ChangeUnderTest, SubjectFacts
 from k3bundle.verdict import Verdict
-from k3runner.events import Event
+from k3runner.boot_run import run_existing_server, run_slot
+from k3runner.effective_config import flatten_config
+from k3runner.engine_probe import EngineProbe
+from k3runner.errors import EngineError, MachineError, UsageError
+from k3runner.events import BundleSealed, Event, Remark, RunFinished, RunStarted
+from k3runner.journal import Journal, mend, read_lines
+from k3runner.load.client import open_session
+from k3runner.local_config import dump_local_config, load_local_config
+from k3runner.nonce import choose_nonce
+from k3runner.plan import build_plan
+from k3runner.run_context import RunContext, utc_now
+from k3runner.run_folder import BUNDLE_FOLDER, LOCAL_CONFIG, create_run_folder, hold, write_once
+from k3runner.run_state import RunState, state_of
+from k3runner.sealing import local_identities, prepare_signer, seal_run
 from k3runner.settings import RunConfig
+from k3runner.subject_facts import Facts, read_facts, refuse_changed
+from k3runner.vocabulary import EXTERNAL_VOCABULARY, read_vocabulary
 
 __all__ = ["ConfigOverrides", "RunResult", "resume", "run"]
+
+_NO_HANDSHAKE = "Start it, or correct the URL."
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,30 @@ def run(config: RunConfig, change: ChangeUnderTest, emit: Callable[[Event], None
         RegistryError: The registry that was asked for a nonce did not give one.
         KeyboardInterrupt: Stopped; no engine is left running and the run folder can be resumed.
     """
-    raise NotImplementedError
+    signer = _signer(config, emit)
+    external = _external_model(config)
+    facts = read_facts(config, change, external_model_name=external)
+    plan = build_plan(config.tier, config.subject, facts.node, config.pairing)
+    nonce = choose_nonce(config.registry_url, change, plan_sha256(plan))
+    identity = RunIdentity(
+        run_id=secrets.token_hex(16),
+        nonce=nonce.value,
+        nonce_source=nonce.source,
+        plan_sha256=plan_sha256(plan),
+        created_at_utc=utc_now(),
+    )
+    folder = create_run_folder(config.runs_folder, identity.created_at_utc, identity.run_id)
+    with hold(folder):
+        for name, record in (
+            (layout.RUN, identity),
+            (layout.PLAN, plan),
+            (layout.SUBJECT, facts.subject),
+            (layout.ENVIRONMENT, facts.node),
+        ):
+            write_once(folder / name, canonical_json(record))
+        write_once(folder / LOCAL_CONFIG, dump_local_config(config))
+        start = _Start(folder, plan, identity, facts, RunState(), attempt=0, torn_lines=0)
+        return _execute(config, start, signer, emit)
 
 
 def resume(
@@ -74,4 +123,167 @@ def resume(
         EngineError: As in `run`.
         KeyboardInterrupt: As in `run`.
     """
-    raise NotImplementedError
+    config = _overridden(load_local_config(run_folder), overrides)
+    with hold(run_folder):
+        if any((run_folder / BUNDLE_FOLDER).glob(f"*{layout.BUNDLE_SUFFIX}")):
+            raise UsageError(
+                f"{run_folder} is finished and sealed; there is nothing to resume.",
+                "Its bundle is in the folder `bundle`.",
+            )
+        signer = _signer(config, emit)
+        identity, plan, facts = _recorded(run_folder)
+        external = _external_model(config)
+        found = read_facts(config, facts.subject.change, external_model_name=external)
+        _refuse_changed_plan(
+            plan, build_plan(config.tier, config.subject, found.node, config.pairing)
+        )
+        refuse_changed(facts, found)
+        torn = mend(run_folder)
+        state = state_of(
+            read_lines(run_folder / layout.BOOTS), read_lines(run_folder / layout.CELLS)
+        )
+        attempt = len(read_lines(run_folder / layout.ATTEMPTS))
+        start = _Start(run_folder, plan, identity, facts, state, attempt, torn_lines=torn)
+        return _execute(config, start, signer, emit)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where an attempt starts from."""
+
+    folder: Path
+    plan: Plan
+    identity: RunIdentity
+    facts: Facts
+    state: RunState
+    attempt: int
+    torn_lines: int
+
+
+def _execute(
+    config: RunConfig, start: _Start, signer: Signer, emit: Callable[[Event], None]
+) -> RunResult:
+    plan, identity = start.plan, start.identity
+    emit(
+        RunStarted(
+            run_folder=start.folder,
+            plan=plan,
+            plan_sha256=identity.plan_sha256,
+            resumed=start.attempt > 0,
+        )
+    )
+    for remark in start.facts.node.remarks:
+        emit(Remark(remark))
+    places = _places(config, start.folder)
+    with Journal(start.folder) as journal:
+        journal.attempt(
+            AttemptRecord(
+                attempt=start.attempt,
+                started_at_utc=utc_now(),
+                resumed=start.attempt > 0,
+                torn_lines_dropped=start.torn_lines,
+            )
+        )
+        context = RunContext(
+            config=config,
+            plan=plan,
+            nonce=identity.nonce,
+            folder=start.folder,
+            journal=journal,
+            state=start.state,
+            attempt=start.attempt,
+            model=start.facts.subject.model.name,
+            vocabulary=(
+                read_vocabulary(config.model_folder)
+                if config.model_folder is not None
+                else EXTERNAL_VOCABULARY
+            ),
+            places=places,
+            emit=emit,
+        )
+        asyncio.run(_run_boots(context))
+    sealed = seal_run(start.folder, identity.run_id, signer, local_identities(places))
+    emit(RunFinished(verdict=sealed.verdict))
+    emit(BundleSealed(bundle_path=sealed.path, bundle_sha256=sealed.sha256))
+    return RunResult(
+        run_folder=start.folder,
+        bundle_path=sealed.path,
+        bundle_sha256=sealed.sha256,
+        verdict=sealed.verdict,
+    )
+
+
+async def _run_boots(context: RunContext) -> None:
+    for slot in context.plan.boots:
+        if context.config.engine_url is not None:
+            await run_existing_server(context, slot, context.config.engine_url)
+        else:
+            await run_slot(context, slot)
+
+
+def _signer(config: RunConfig, emit: Callable[[Event], None]) -> Signer:
+    """The signing key, checked before the first boot and not after the last."""
+    signer, made = prepare_signer(config.key_path)
+    if made:
+        emit(Remark(f"A signing key was made: {config.key_path}."))
+    return signer
+
+
+def _external_model(config: RunConfig) -> str | None:
+    """Name of the model that an existing server serves; None when engines are booted."""
+    url = config.engine_url
+    if url is None:
+        return None
+
+    async def ask() -> tuple[str, ...]:
+        async with open_session() as session:
+            return await EngineProbe(session, url, config.limits.probe_s).served_models()
+
+    models = asyncio.run(ask())
+    if not models:
+        raise EngineError(f"No OpenAI-compatible server answers at {url}.", _NO_HANDSHAKE)
+    return models[0]
+
+
+def _overridden(config: RunConfig, overrides: ConfigOverrides) -> RunConfig:
+    return replace(
+        config,
+        engine_python=overrides.engine_python or config.engine_python,
+        model_folder=overrides.model_folder or config.model_folder,
+        key_path=overrides.key_path or config.key_path,
+        engine_url=overrides.engine_url or config.engine_url,
+    )
+
+
+def _recorded(folder: Path) -> tuple[RunIdentity, Plan, Facts]:
+    return (
+        RunIdentity.model_validate_json((folder / layout.RUN).read_bytes()),
+        Plan.model_validate_json((folder / layout.PLAN).read_bytes()),
+        Facts(
+            subject=SubjectFacts.model_validate_json((folder / layout.SUBJECT).read_bytes()),
+            node=NodeFacts.model_validate_json((folder / layout.ENVIRONMENT).read_bytes()),
+        ),
+    )
+
+
+def _refuse_changed_plan(recorded: Plan, found: Plan) -> None:
+    if plan_sha256(recorded) == plan_sha256(found):
+        return
+    before, now = (flatten_config(json.loads(canonical_json(one)), ()) for one in (recorded, found))
+    key = next(key for key in sorted(before | now) if before.get(key) != now.get(key))
+    raise MachineError(
+        f"The plan is not the one this run began with: {key} was {before.get(key, 'absent')} "
+        f"and is {now.get(key, 'absent')}.",
+        "Use the tier and subject of the first attempt, or start a new run.",
+    )
+
+
+def _places(config: RunConfig, folder: Path) -> dict[str, str]:
+    """Paths of this machine and what records call them."""
+    places = {str(folder): "<run>"}
+    if config.model_folder is not None:
+        places[str(config.model_folder)] = "<model>"
+    if config.engine_python is not None:
+        places[str(config.engine_python)] = "<engine-python>"
+        places[str(config.engine_python.parent.parent)] = "<engine>"
+    return places

@@ -15,7 +15,10 @@ __all__ = [
     "RunConfig",
     "TimeLimits",
     "resolve",
+    "resolve_engine_port",
+    "resolve_engine_python",
     "resolve_key",
+    "resolve_model",
     "resolve_registry",
     "resolve_runs",
 ]
@@ -60,6 +63,8 @@ class RunConfig:
     """Cells and gates."""
     subject: Subject
     """Engine and arms."""
+    subject_source: str
+    """Where the subject was loaded from: a shipped name, or an absolute path."""
     pairing: Pairing
     """`single` exactly when `engine_url` is given."""
     engine_python: Path | None
@@ -115,7 +120,8 @@ def resolve(
         MachineError: The engine's Python or the model is not there.
     """
     tier_found = load_tier(tier)
-    subject_found = load_subject(subject or "k3-tiny")
+    source = subject or "k3-tiny"
+    subject_found = load_subject(source)
     if engine_url is not None:
         _check_url(engine_url, "--engine-url")
         python_found = None
@@ -131,6 +137,7 @@ def resolve(
     return RunConfig(
         tier=tier_found,
         subject=subject_found,
+        subject_source=str(Path(source).absolute()) if source.endswith(".toml") else source,
         pairing="paired" if engine_url is None else "single",
         engine_python=python_found,
         engine_url=None if engine_url is None else engine_url.rstrip("/"),
@@ -147,6 +154,29 @@ def resolve(
 def resolve_runs(flag: Path | None, environ: Mapping[str, str]) -> Path:
     """The absolute folder of run folders: flag, then `K3EVAL_RUNS`, then `.k3eval/runs`."""
     return (flag or Path(environ.get("K3EVAL_RUNS") or _RUNS)).absolute()
+
+
+def resolve_engine_python(flag: Path | None, environ: Mapping[str, str]) -> Path:
+    """The absolute path of the engine's Python, whether or not it is there.
+
+    Taken from the flag, then `K3EVAL_ENGINE_PYTHON`, then the place that `make eval` uses.
+    """
+    # absolute(), not resolve(): a venv's python is a link whose own place says which venv it is.
+    return (flag or Path(environ.get("K3EVAL_ENGINE_PYTHON") or _ENGINE_PYTHON)).absolute()
+
+
+def resolve_model(flag: Path | None, environ: Mapping[str, str]) -> Path:
+    """The absolute model folder, there or not: flag, then `K3EVAL_MODEL`, then the default."""
+    return (flag or Path(environ.get("K3EVAL_MODEL") or _MODEL)).absolute()
+
+
+def resolve_engine_port(environ: Mapping[str, str]) -> int | None:
+    """The port named by `K3EVAL_ENGINE_PORT`; None when a free one is to be chosen.
+
+    Raises:
+        UsageError: It names something else.
+    """
+    return _port(environ.get("K3EVAL_ENGINE_PORT"))
 
 
 def resolve_key(flag: Path | None, environ: Mapping[str, str]) -> Path:

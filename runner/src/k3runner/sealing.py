@@ -1,0 +1,148 @@
+"""From a run folder to a signed bundle: collect, scrub, derive, sign, write."""
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from k3bundle import layout
+from k3bundle.archive import write_archive
+from k3bundle.canonical import canonical_json
+from k3bundle.seal import bundle_sha256, seal
+from k3bundle.sign import Signer, SigningKeyError, generate_key, load_signer
+from k3bundle.verdict import Verdict
+from k3runner.errors import MachineError
+from k3runner.journal import JOURNAL_FILES
+from k3runner.run_context import utc_now
+from k3runner.run_folder import BUNDLE_FOLDER
+from k3runner.scrub import Identities, Scrubber
+
+__all__ = ["SealedRun", "local_identities", "prepare_signer", "seal_run"]
+
+_LOG_LIMIT_BYTES = 256 * 1024
+_FREE_TEXT: Mapping[str, tuple[str, ...]] = {
+    layout.BOOTS: ("command", "detail", "effective_config"),
+    layout.CELLS: ("reason",),
+    layout.REQUESTS: ("outcome",),
+    layout.ENVIRONMENT: ("remarks",),
+}
+"""Fields that hold text of the engine or the machine. Measured values are never touched."""
+
+
+@dataclass(frozen=True)
+class SealedRun:
+    """A sealed bundle."""
+
+    path: Path
+    """Where it lies."""
+    sha256: str
+    """Digest of the bundle."""
+    verdict: Verdict
+    """Derived verdict."""
+
+
+def prepare_signer(key_path: Path) -> tuple[Signer, bool]:
+    """Loads the signing key, making one when there is none.
+
+    Returns:
+        The signer, and whether its key was just made.
+
+    Raises:
+        MachineError: The key cannot be read or made.
+    """
+    made = not key_path.exists()
+    try:
+        if made:
+            key_path.parent.mkdir(parents=True, exist_ok=True)
+            generate_key(key_path)
+        return load_signer(key_path), made
+    except (SigningKeyError, OSError) as error:
+        raise MachineError(
+            f"The signing key {key_path} cannot be used: {error}",
+            "Give another key with --key or K3EVAL_KEY.",
+        ) from error
+
+
+def local_identities(places: Mapping[str, str]) -> Identities:
+    """What this machine must not tell."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = ""
+    home = os.path.expanduser("~")  # noqa: PTH111
+    return Identities(home=home, user=user, host=socket.gethostname(), places=places)
+
+
+def seal_run(folder: Path, run_id: str, signer: Signer, identities: Identities) -> SealedRun:
+    """Seals a run folder.
+
+    Args:
+        folder: Run folder.
+        run_id: Identity of the run; names the bundle file.
+        signer: Signs the statement.
+        identities: What is scrubbed.
+
+    Raises:
+        BundleError: The records are not whole.
+        MachineError: The bundle cannot be written.
+    """
+    scrubber = Scrubber(identities)
+    files = {
+        name: _scrubbed((folder / name).read_bytes(), name, scrubber)
+        for name in (layout.RUN, layout.PLAN, layout.SUBJECT, layout.ENVIRONMENT, *JOURNAL_FILES)
+    }
+    for log in sorted((folder / "logs").glob("*.log")):
+        text = scrubber.scrub(_log_text(log))
+        files[layout.LOG_PREFIX + log.name] = text.encode("utf-8")
+    files[layout.SCRUB_REPORT] = canonical_json(scrubber.report())
+    sealed = seal(files, signer, utc_now())
+    path = folder / BUNDLE_FOLDER / f"{run_id}{layout.BUNDLE_SUFFIX}"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_archive(sealed, path)
+    except OSError as error:
+        raise MachineError(
+            f"The bundle {path} cannot be written: {error.strerror}.",
+            f"Free some space, then run `k3-eval resume {folder}`; nothing is measured again.",
+        ) from error
+    verdict = Verdict.model_validate_json(sealed[layout.VERDICT])
+    return SealedRun(path=path, sha256=bundle_sha256(sealed), verdict=verdict)
+
+
+def _scrubbed(content: bytes, name: str, scrubber: Scrubber) -> bytes:
+    fields = _FREE_TEXT.get(name, ())
+    if not fields:
+        return content
+    lines = []
+    for line in content.splitlines():
+        record = json.loads(line)
+        for field in fields:
+            if field in record:
+                record[field] = _map_text(record[field], scrubber.scrub)
+        lines.append(canonical_json(record))
+    ending = b"\n" if name.endswith(".jsonl") else b""
+    return b"\n".join(lines) + (ending if lines else b"")
+
+
+def _map_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_map_text(one, change) for one in value]
+    if isinstance(value, dict):
+        return {key: _map_text(one, change) for key, one in value.items()}
+    return value
+
+
+def _log_text(path: Path) -> str:
+    content = path.read_bytes()
+    if len(content) > _LOG_LIMIT_BYTES:
+        half = _LOG_LIMIT_BYTES // 2
+        cut = len(content) - 2 * half
+        note = f"\n[... {cut} bytes left out ...]\n".encode()
+        content = content[:half] + note + content[-half:]
+    return content.decode("utf-8", "replace")

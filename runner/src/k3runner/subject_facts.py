@@ -1,0 +1,109 @@
+"""Reads what is evaluated, and says what changed between two attempts of one run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from k3bundle.environment import NodeFacts
+from k3bundle.subject import ChangeUnderTest, EngineBuild, ImageFacts, SubjectFacts
+from k3runner.effective_config import flatten_config
+from k3runner.errors import MachineError
+from k3runner.installed_files import EXTERNAL_VERSION, read_installed_engine
+from k3runner.model_files import external_model, read_model_identity
+from k3runner.node_facts import read_node_facts
+from k3runner.settings import RunConfig
+
+__all__ = ["Facts", "read_facts", "refuse_changed"]
+
+_SHOWN_DIFFERENCES = 3
+_NODE_KEYS = ("architecture", "cpu_model", "cpu_count", "gpus", "driver_version", "remarks")
+"""What must be equal for boots to be compared; a kernel update between attempts may be."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What runs, and where."""
+
+    subject: SubjectFacts
+    """The subject."""
+    node: NodeFacts
+    """The machine."""
+
+
+def read_facts(
+    config: RunConfig, change: ChangeUnderTest, *, external_model_name: str | None
+) -> Facts:
+    """Reads the engine's installation, the model and the machine.
+
+    Args:
+        config: Configuration of the run.
+        change: What the evidence is for.
+        external_model_name: Model name of an existing server; None when engines are booted.
+
+    Raises:
+        MachineError: The engine's Python or the model cannot be read.
+    """
+    remarks: tuple[str, ...] = ()
+    if external_model_name is not None or not config.engine_python or not config.model_folder:
+        engine = _external_engine(config.subject.engine.name)
+        model = external_model(external_model_name or EXTERNAL_VERSION)
+        remarks = ("The server was not started by the runner: its build could not be checked.",)
+    else:
+        installed = read_installed_engine(config.subject.engine, config.engine_python)
+        engine, remarks = installed.build, installed.remarks
+        model = read_model_identity(config.subject.model, config.model_folder)
+    return Facts(
+        subject=SubjectFacts(
+            subject=config.subject.name,
+            change=change,
+            engine=engine,
+            image=ImageFacts(manifest_digest=config.image_digest, tree_sha256=None),
+            model=model,
+        ),
+        node=read_node_facts(remarks=remarks),
+    )
+
+
+def refuse_changed(recorded: Facts, found: Facts) -> None:
+    """Checks that a resumed run measures what its first attempt measured.
+
+    Raises:
+        MachineError: The engine, the model, the image or the machine differ; names what.
+    """
+    differences = list(_differences(recorded, found))
+    if differences:
+        more = len(differences) - _SHOWN_DIFFERENCES
+        shown = "; ".join(differences[:_SHOWN_DIFFERENCES]) + (f"; {more} more" * (more > 0))
+        raise MachineError(
+            f"This is not what the first attempt measured: {shown}.",
+            "Put it back as it was, or start a new run.",
+        )
+
+
+def _differences(recorded: Facts, found: Facts) -> Iterator[str]:
+    before, now = (
+        flatten_config(
+            {
+                "engine": facts.subject.engine.model_dump(mode="json"),
+                "image": facts.subject.image.model_dump(mode="json"),
+                "model": {file.path: file.sha256 for file in facts.subject.model.files},
+                "node": facts.node.model_dump(mode="json", include=set(_NODE_KEYS)),
+            },
+            volatile=(),
+        )
+        for facts in (recorded, found)
+    )
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key):
+            yield f"{key} was {before.get(key, 'absent')} and is {now.get(key, 'absent')}"
+
+
+def _external_engine(name: str) -> EngineBuild:
+    return EngineBuild(
+        name=name,
+        version=EXTERNAL_VERSION,
+        distribution=EXTERNAL_VERSION,
+        python_version=EXTERNAL_VERSION,
+        packages={},
+        files_checked=0,
+        differences=(),
+    )
