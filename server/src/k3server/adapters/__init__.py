@@ -1,0 +1,1 @@
+"""The outside world: disk, database, clock and the verifier's process."""

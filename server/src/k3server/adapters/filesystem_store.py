@@ -1,0 +1,143 @@
+"""Archives in a folder, addressed by digest.
+
+    FOLDER/incoming/   files being received; whatever is there at start is from a crash: removed
+    FOLDER/cas/ab/     finished files, named by their SHA-256, mode 0444
+
+A file reaches cas/ by a hard link after its content was hashed and forced to disk, so a name in
+cas/ always has its whole content, whatever moment the process died at. One process at a time may
+use a folder; the command line takes a lock for that.
+"""
+
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Literal, NoReturn
+
+from k3server.ports import DigestMismatchError, StoreFullError
+
+__all__ = ["FilesystemStore"]
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class FilesystemStore:
+    """A `BundleStore` in a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Prepare the folder and remove what a crash left in incoming/.
+
+        Raises:
+            OSError: The folder cannot be made or written.
+        """
+        self._incoming = folder / "incoming"
+        self._cas = folder / "cas"
+        for each in (self._incoming, self._cas):
+            each.mkdir(parents=True, exist_ok=True)
+        for leftover in self._incoming.iterdir():
+            leftover.unlink()
+        _force_to_disk(folder)
+
+    def begin(self, sha256: str) -> "_IncomingFile":
+        """Start to receive a blob."""
+        try:
+            descriptor, name = tempfile.mkstemp(dir=self._incoming, prefix=f"{sha256[:16]}-")
+        except OSError as error:
+            _raise_full(error)
+        return _IncomingFile(os.fdopen(descriptor, "wb"), Path(name), self._path(sha256), sha256)
+
+    def size(self, sha256: str) -> int | None:
+        """Size of a stored blob in bytes; None when it is not there."""
+        try:
+            return self._path(sha256).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def open(self, sha256: str) -> BinaryIO:
+        """Open a stored blob for reading."""
+        try:
+            return self._path(sha256).open("rb")
+        except FileNotFoundError:
+            raise KeyError(sha256) from None
+
+    @contextmanager
+    def materialise(self, sha256: str) -> Iterator[Path]:
+        """The stored file itself."""
+        path = self._path(sha256)
+        if not path.exists():
+            raise KeyError(sha256)
+        yield path
+
+    def _path(self, sha256: str) -> Path:
+        return self._cas / sha256[:2] / sha256
+
+
+class _IncomingFile:
+    """A file in incoming/ that becomes a name in cas/."""
+
+    def __init__(self, file: BinaryIO, path: Path, target: Path, sha256: str) -> None:
+        self._file = file
+        self._path = path
+        self._target = target
+        self._expected = sha256
+        self._hash = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self._hash.update(data)
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self.discard()
+            _raise_full(error)
+
+    def commit(self) -> Literal["created", "existing"]:
+        """Check the digest, force the content to disk, then make the name visible."""
+        found = self._hash.hexdigest()
+        try:
+            if found != self._expected:
+                raise DigestMismatchError(self._expected, found)
+            self._file.flush()
+            os.fchmod(self._file.fileno(), 0o444)
+            os.fsync(self._file.fileno())
+            return self._link()
+        except OSError as error:
+            _raise_full(error)
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Close and remove the file in incoming/."""
+        # Closing flushes; on a full disk that fails again, and the bytes are unwanted anyway.
+        with suppress(OSError):
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _link(self) -> Literal["created", "existing"]:
+        shard = self._target.parent
+        shard.mkdir(exist_ok=True)
+        _force_to_disk(shard.parent)
+        try:
+            os.link(self._path, self._target)
+        except FileExistsError:
+            return "existing"
+        finally:
+            _force_to_disk(shard)
+        return "created"
+
+
+def _force_to_disk(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _raise_full(error: OSError) -> NoReturn:
+    if error.errno in _FULL:
+        raise StoreFullError(str(error)) from error
+    raise error

@@ -1,0 +1,144 @@
+"""Wires one application from its parts; no globals."""
+
+import json
+import logging
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from k3server import __version__
+from k3server.complaint import invalid_request
+from k3server.errors import Problem, PublicError
+from k3server.http_guard import SecurityHeaders
+from k3server.intake import Intake
+from k3server.ports import BundleStore, Clock, SubmissionIndex, Verifier
+from k3server.rendering import Pages
+from k3server.routes.blobs import blob_routes
+from k3server.routes.health import health_routes
+from k3server.routes.nonces import nonce_routes
+from k3server.routes.pages import page_routes
+from k3server.routes.queries import query_routes
+from k3server.routes.submissions import submission_routes
+from k3server.services import Services
+from k3server.settings import Settings
+from k3server.unread_body import UnreadBodies
+
+__all__ = ["create_app"]
+
+_LOG: Final = logging.getLogger("k3server")
+_NO_PAGE: Final = Problem(
+    404,
+    "There is no such page",
+    "Expected the address of a page or of the API, found neither. "
+    "Start at the front page, or at /api/v1/openapi.json.",
+)
+_DEFECT: Final = Problem(
+    500,
+    "The registry has a defect",
+    "The registry could not answer; this is not your fault. Nothing that was acknowledged is lost. "
+    "Try again, and report the time and address if it stays.",
+)
+
+
+def create_app(
+    settings: Settings,
+    store: BundleStore,
+    index: SubmissionIndex,
+    verifier: Verifier,
+    clock: Clock,
+) -> FastAPI:
+    """An application on these parts.
+
+    Args:
+        settings: Limits and addresses.
+        store: Archives.
+        index: Submissions and nonces.
+        verifier: Judges archives.
+        clock: The time of day.
+
+    Returns:
+        An ASGI application; two of them in one process share nothing.
+    """
+    intake = Intake(settings, store, index, verifier, clock)
+    services = Services(settings, store, index, clock, intake)
+    pages = Pages(settings.public_url)
+    app = FastAPI(
+        title="k3-eval registry",
+        version=__version__,
+        description="Receives, verifies, stores and shows evidence per pull request and commit.",
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    for router in (
+        blob_routes(services),
+        submission_routes(services),
+        nonce_routes(services),
+        query_routes(services),
+        health_routes(services),
+        page_routes(services, pages),
+    ):
+        app.include_router(router)
+    _tell_problems(app, pages)
+    app.add_middleware(UnreadBodies)
+    app.add_middleware(SecurityHeaders, max_header_bytes=settings.max_header_bytes)
+    return app
+
+
+def _tell_problems(app: FastAPI, pages: Pages) -> None:
+    def told(request: Request, problem: Problem) -> Response:
+        if request.url.path.startswith(("/api/", "/healthz")):
+            return _problem_json(problem)
+        return pages.problem(problem)
+
+    @app.exception_handler(PublicError)
+    async def public(request: Request, error: PublicError) -> Response:
+        return told(request, error.problem)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return told(request, invalid_request(error.errors()).problem)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        return told(request, _of_http(error))
+
+    @app.exception_handler(Exception)
+    async def defect(request: Request, error: Exception) -> Response:
+        _LOG.error("defect while answering %s %a", request.method, request.url.path, exc_info=error)
+        return told(request, _DEFECT)
+
+
+def _of_http(error: HTTPException) -> Problem:
+    if error.status_code == _NO_PAGE.status:
+        return _NO_PAGE
+    headers = dict(error.headers or {})
+    allowed = headers.get("Allow", headers.get("allow", "another method"))
+    return Problem(
+        error.status_code,
+        "The request does not fit",
+        f"Expected {allowed}, found another request. /api/v1/openapi.json lists what is there.",
+        headers=headers,
+    )
+
+
+def _problem_json(problem: Problem) -> Response:
+    body = {
+        "type": "about:blank",
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "findings": [
+            {"code": each.code, "where": each.where, "why": each.why, "hint": each.hint}
+            for each in problem.findings
+        ],
+    }
+    return Response(
+        json.dumps(body),
+        status_code=problem.status,
+        media_type="application/problem+json",
+        headers=dict(problem.headers),
+    )

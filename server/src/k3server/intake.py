@@ -1,0 +1,196 @@
+"""The use case of the registry: receive, verify, store, index.
+
+A blob is stored under its digest when its bytes are whole; nobody can read it from outside until a
+submission names it, and no submission is indexed before its bundle is verified. Each step can be
+repeated, so whatever moment the process dies at, sending again ends in one submission.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from starlette.concurrency import run_in_threadpool
+
+from k3bundle.subject import ChangeUnderTest
+from k3server.errors import Problem, PublicError
+from k3server.ports import (
+    Added,
+    BundleStore,
+    Clock,
+    DigestMismatchError,
+    Refused,
+    StoreFullError,
+    SubmissionIndex,
+    Verification,
+    Verifier,
+)
+from k3server.settings import Settings
+from k3server.submission import NewSubmission
+from k3server.trust import NonceTicket, trust_level
+
+__all__ = ["Claim", "Intake"]
+
+_PIECE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a contributor says about a blob that was sent."""
+
+    blob_sha256: str
+    """Digest of the archive."""
+    change: ChangeUnderTest
+    """The change that it shall be evidence for."""
+
+
+class Intake:
+    """Takes in blobs and submissions; bounds how many are verified at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: BundleStore,
+        index: SubmissionIndex,
+        verifier: Verifier,
+        clock: Clock,
+        *,
+        draw_nonce: Callable[[], str] = lambda: secrets.token_hex(32),
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._index = index
+        self._verifier = verifier
+        self._clock = clock
+        self._draw_nonce = draw_nonce
+        self._turns = asyncio.Semaphore(settings.verify_processes)
+        self._waiting = 0
+
+    async def receive(
+        self, sha256: str, pieces: AsyncGenerator[bytes]
+    ) -> Literal["created", "existing"]:
+        """Take in the bytes of a blob.
+
+        Args:
+            sha256: The digest that the bytes must have.
+            pieces: The bytes, in pieces of any size.
+
+        Raises:
+            PublicError: The digest differs (422) or the disk is full (507); nothing is kept.
+        """
+        try:
+            incoming = await run_in_threadpool(self._store.begin, sha256)
+            try:
+                async with aclosing(_larger(pieces)) as larger:
+                    async for piece in larger:
+                        await run_in_threadpool(incoming.write, piece)
+                return await run_in_threadpool(incoming.commit)
+            finally:
+                incoming.discard()
+        except DigestMismatchError as error:
+            raise PublicError(
+                Problem(
+                    422,
+                    "The digest does not match",
+                    f"Expected bytes with SHA-256 {error.expected}, found {error.found}. "
+                    "Send the archive again under the digest of its own bytes.",
+                )
+            ) from None
+        except StoreFullError:
+            raise PublicError(
+                Problem(
+                    507,
+                    "The registry's disk is full",
+                    "Expected room for the archive, found none; nothing of it was kept. "
+                    "Keep the bundle and send it again later.",
+                )
+            ) from None
+
+    async def submit(self, claim: Claim) -> Added:
+        """Verify a stored blob and index it; or find the submission that was made from it.
+
+        Raises:
+            PublicError: The blob is unknown (404), the bundle is refused (422), or too many
+                submissions are waiting (503).
+        """
+        known = await run_in_threadpool(self._index.find_blob, claim.blob_sha256)
+        if known is not None and known.row.change == claim.change:
+            return Added(known, created=False)
+        size = await run_in_threadpool(self._store.size, claim.blob_sha256)
+        if size is None:
+            raise PublicError(
+                Problem(
+                    404,
+                    "The archive is not here",
+                    f"Expected an archive with SHA-256 {claim.blob_sha256}, found none. "
+                    f"Send it first: PUT /api/v1/blobs/{claim.blob_sha256}.",
+                )
+            )
+        verification = await self._verify(claim)
+        if isinstance(verification, Refused):
+            raise _refusal(verification)
+        new = NewSubmission(
+            document=verification.document,
+            blob_sha256=claim.blob_sha256,
+            blob_size_bytes=size,
+            trust=trust_level(
+                verification.document.signer_fingerprint, self._settings.known_signers
+            ),
+            received_at=self._clock.now(),
+        )
+        return await run_in_threadpool(self._index.add, new)
+
+    async def issue_nonce(self, change: ChangeUnderTest, plan_sha256: str) -> NonceTicket:
+        """Draw a nonce for a run of this plan on this change."""
+        now = self._clock.now()
+        ticket = NonceTicket(
+            nonce=self._draw_nonce(),
+            change=change,
+            plan_sha256=plan_sha256,
+            issued_at=now,
+            expires_at=now + timedelta(seconds=self._settings.nonce_lifetime_s),
+        )
+        await run_in_threadpool(self._index.issue_nonce, ticket)
+        return ticket
+
+    async def _verify(self, claim: Claim) -> Verification:
+        if self._waiting >= self._settings.verify_queue:
+            raise PublicError(
+                Problem(
+                    503,
+                    "The registry is busy",
+                    f"Expected fewer than {self._settings.verify_queue} submissions in the queue, "
+                    "found it full. The archive is kept; send the submission again in a minute.",
+                    headers={"Retry-After": "60"},
+                )
+            )
+        self._waiting += 1
+        try:
+            async with self._turns:
+                with self._store.materialise(claim.blob_sha256) as path:
+                    return await self._verifier.verify(path, claim.change)
+        finally:
+            self._waiting -= 1
+
+
+def _refusal(refused: Refused) -> PublicError:
+    count = len(refused.findings)
+    first = refused.findings[0]
+    more = "" if count == 1 else f" This is the first of {count} findings."
+    detail = f"{first.where}: {first.why} {first.hint}{more}"
+    return PublicError(Problem(422, refused.title, detail, findings=refused.findings))
+
+
+async def _larger(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Join small pieces, so that the disk is asked once per MiB and not once per packet."""
+    buffer = bytearray()
+    async for piece in pieces:
+        buffer += piece
+        if len(buffer) >= _PIECE_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    if buffer:
+        yield bytes(buffer)

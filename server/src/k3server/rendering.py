@@ -1,0 +1,79 @@
+"""Renders pages: templates, the style sheet, and what templates may call."""
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response
+
+from k3server.errors import Problem
+from k3server.trust import NONCE_SENTENCES, TRUST_SENTENCES
+from k3server.views import wording
+
+__all__ = ["Pages", "StaticFile"]
+
+_STATIC: Final = {"style.css": "text/css; charset=utf-8", "mark.svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True)
+class StaticFile:
+    """A file that every page may load."""
+
+    content: bytes
+    media_type: str
+
+
+class Pages:
+    """Renders templates to answers."""
+
+    def __init__(self, public_url: str) -> None:
+        folder = resources.files("k3server") / "static"
+        self._static = {
+            name: StaticFile((folder / name).read_bytes(), media_type)
+            for name, media_type in _STATIC.items()
+        }
+        tag = hashlib.sha256(self._static["style.css"].content).hexdigest()[:16]
+        # The whole autoescape, whatever a template is called, and every value made visible.
+        self._environment = Environment(
+            loader=PackageLoader("k3server"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_visible,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals.update(
+            stylesheet=f"/static/style.css?v={tag}",
+            public_url=public_url,
+            mark=wording.mark,
+            number_text=wording.number_text,
+            percent_text=wording.percent_text,
+            bytes_text=wording.bytes_text,
+            time_text=wording.time_text,
+            claim_questions=wording.CLAIM_QUESTIONS,
+            trust_sentences=TRUST_SENTENCES,
+            nonce_sentences=NONCE_SENTENCES,
+        )
+
+    def page(self, template: str, **values: Any) -> Response:
+        """A page with status 200."""
+        return HTMLResponse(self._environment.get_template(template).render(values))
+
+    def problem(self, problem: Problem) -> Response:
+        """A page that tells a problem, with its status."""
+        text = self._environment.get_template("problem.html").render(problem=problem)
+        return HTMLResponse(text, status_code=problem.status, headers=dict(problem.headers))
+
+    def static(self, name: str) -> StaticFile | None:
+        """A static file; None when there is none of this name."""
+        return self._static.get(name)
+
+
+def _visible(value: object) -> object:
+    """Spell out invisible characters in every value that reaches a page."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return wording.visible(value)
+    return value

@@ -1,0 +1,1 @@
+"""Routes: parse the request, call the use case, render the answer."""

@@ -1,0 +1,35 @@
+"""`/api/v1/nonces`: ask for a nonce before a run."""
+
+from fastapi import APIRouter, Request
+
+from k3server.request_body import read_record
+from k3server.routes.parameters import problems
+from k3server.services import Services
+from k3server.wire import NonceAnswer, NonceRequest, nonce_answer
+
+__all__ = ["nonce_routes"]
+
+
+def nonce_routes(services: Services) -> APIRouter:
+    """The routes, bound to the parts of one application."""
+    router = APIRouter(prefix="/api/v1/nonces", tags=["nonces"])
+
+    @router.post(
+        "",
+        status_code=201,
+        response_model=NonceAnswer,
+        responses=problems(400, 408, 411, 413, 422),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": NonceRequest.model_json_schema()}},
+            }
+        },
+    )
+    async def issue_nonce(request: Request) -> NonceAnswer:
+        """A nonce for one run of one plan on one change."""
+        asked = await read_record(request, services.settings, NonceRequest)
+        ticket = await services.intake.issue_nonce(asked.change(), asked.plan_sha256)
+        return nonce_answer(ticket)
+
+    return router

@@ -1,0 +1,104 @@
+"""Pages for people: latest verdicts, a pull request, a commit, a submission."""
+
+from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
+
+from k3server.errors import Problem, PublicError
+from k3server.rendering import Pages
+from k3server.routes.parameters import (
+    Before,
+    Commit,
+    Digest,
+    Owner,
+    PullRequest,
+    RepositoryPart,
+)
+from k3server.routes.submissions import find_submission
+from k3server.services import Services
+from k3server.submission import SubmissionRow
+from k3server.views.list_view import by_commit
+from k3server.views.submission_view import submission_view
+
+__all__ = ["page_routes"]
+
+_METHODS = ["GET", "HEAD"]
+
+
+def page_routes(services: Services, pages: Pages) -> APIRouter:
+    """The routes, bound to the parts of one application."""
+    router = APIRouter(include_in_schema=False)
+    index = services.index
+    limit = services.settings.page_size
+
+    @router.api_route("/", methods=_METHODS)
+    async def home(before: Before = None) -> Response:
+        rows = await run_in_threadpool(index.latest, limit=limit, before=before)
+        return pages.page("home.html", rows=rows, older=_older(rows, limit))
+
+    @router.api_route("/submissions/{submission_id}", methods=_METHODS)
+    async def submission_page(submission_id: Digest) -> Response:
+        submission = await find_submission(services, submission_id)
+        return pages.page("submission.html", view=submission_view(submission))
+
+    @router.api_route("/{owner}/{name}/pull/{pull_request}", methods=_METHODS)
+    async def pull_page(
+        owner: Owner, name: RepositoryPart, pull_request: PullRequest, before: Before = None
+    ) -> Response:
+        repository = f"{owner}/{name}"
+        rows = await run_in_threadpool(
+            index.of_pull, repository, pull_request, limit=limit, before=before
+        )
+        if not rows:
+            raise _nothing(f"pull request {pull_request} of {repository}")
+        return pages.page(
+            "pull.html",
+            repository=rows[0].change.repository,
+            pull_request=pull_request,
+            groups=by_commit(rows),
+            older=_older(rows, limit),
+        )
+
+    @router.api_route("/{owner}/{name}/commit/{commit_sha}", methods=_METHODS)
+    async def commit_page(
+        owner: Owner, name: RepositoryPart, commit_sha: Commit, before: Before = None
+    ) -> Response:
+        repository = f"{owner}/{name}"
+        rows = await run_in_threadpool(
+            index.of_commit, repository, commit_sha, limit=limit, before=before
+        )
+        if not rows:
+            raise _nothing(f"commit {commit_sha} of {repository}")
+        return pages.page(
+            "commit.html",
+            repository=rows[0].change.repository,
+            commit_sha=commit_sha,
+            rows=rows,
+            older=_older(rows, limit),
+        )
+
+    @router.api_route("/static/{name}", methods=_METHODS)
+    async def static_file(name: str) -> Response:
+        found = pages.static(name)
+        if found is None:
+            raise PublicError(
+                Problem(404, "There is no such page", "Expected a file of the pages, found none.")
+            )
+        return Response(
+            found.content,
+            media_type=found.media_type,
+            headers={"Cache-Control": "public, max-age=86400"},
+        )
+
+    return router
+
+
+def _older(rows: tuple[SubmissionRow, ...], limit: int) -> int | None:
+    return rows[-1].sequence if len(rows) == limit else None
+
+
+def _nothing(what: str) -> PublicError:
+    detail = (
+        f"Expected submissions for {what}, found none. "
+        "Check the address, or be the first: the front page says how to submit."
+    )
+    return PublicError(Problem(404, "Nothing has been submitted here", detail))

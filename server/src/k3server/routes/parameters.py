@@ -1,0 +1,54 @@
+"""Parameters that several routes take, with their patterns."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Query
+
+from k3bundle.record import MAX_SAFE_INTEGER
+from k3server.wire import ProblemAnswer
+
+__all__ = ["Before", "Commit", "Digest", "Owner", "PullRequest", "RepositoryPart", "problems"]
+
+Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="A SHA-256.")]
+"""A digest in the path."""
+
+Owner = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,38}$")]
+"""Owner of a repository."""
+
+RepositoryPart = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+"""Name of a repository, without its owner."""
+
+PullRequest = Annotated[int, Path(ge=1, le=10_000_000)]
+"""Number of a pull request."""
+
+Commit = Annotated[str, Path(pattern=r"^[0-9a-f]{40}$", description="A full commit SHA.")]
+"""A full commit SHA."""
+
+Before = Annotated[
+    int | None,
+    Query(ge=1, le=MAX_SAFE_INTEGER, description="Only submissions older than this sequence."),
+]
+"""Cursor of a list."""
+
+_WORDS: Final[dict[int, str]] = {
+    400: "The body was cut or is not strict JSON.",
+    404: "There is nothing under this address.",
+    408: "The body came too slowly.",
+    411: "Content-Length is missing.",
+    413: "The body is too large.",
+    422: "The request or the bundle is refused; the findings say why.",
+    503: "Too many submissions are waiting; Retry-After says when to come back.",
+    507: "The disk is full; nothing was kept.",
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The error answers of a route, for its description."""
+    schema = ProblemAnswer.model_json_schema()
+    return {
+        status: {
+            "description": _WORDS[status],
+            "content": {"application/problem+json": {"schema": schema}},
+        }
+        for status in statuses
+    }

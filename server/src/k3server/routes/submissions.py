@@ -1,0 +1,104 @@
+"""`/api/v1/submissions`: make a submission of a stored archive, read one, download its bundle."""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from k3bundle.layout import BUNDLE_SUFFIX
+from k3server.errors import Problem, PublicError
+from k3server.intake import Claim
+from k3server.request_body import read_record
+from k3server.routes.parameters import Digest, problems
+from k3server.services import Services
+from k3server.submission import Submission
+from k3server.wire import SubmissionAnswer, SubmissionRequest, submission_answer
+
+__all__ = ["find_submission", "submission_routes"]
+
+_PIECE_BYTES = 256 * 1024
+
+
+def submission_routes(services: Services) -> APIRouter:
+    """The routes, bound to the parts of one application."""
+    router = APIRouter(prefix="/api/v1/submissions", tags=["submissions"])
+    settings = services.settings
+
+    @router.post(
+        "",
+        status_code=201,
+        response_model=SubmissionAnswer,
+        responses={
+            200: {"model": SubmissionAnswer},
+            **problems(400, 404, 408, 411, 413, 422, 503),
+        },
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": SubmissionRequest.model_json_schema()}},
+            }
+        },
+    )
+    async def make_submission(request: Request, response: Response) -> SubmissionAnswer:
+        """Verify and index: 201 when it is new, 200 with the same answer when it was there."""
+        asked = await read_record(request, settings, SubmissionRequest)
+        added = await services.intake.submit(Claim(asked.blob_sha256, asked.change()))
+        if not added.created:
+            response.status_code = 200
+        return submission_answer(added.submission.row, settings.public_url)
+
+    @router.get("/{submission_id}", response_model=SubmissionAnswer, responses=problems(404, 422))
+    async def read_submission(submission_id: Digest) -> SubmissionAnswer:
+        """One submission."""
+        submission = await find_submission(services, submission_id)
+        return submission_answer(submission.row, settings.public_url)
+
+    @router.get(
+        "/{submission_id}/bundle",
+        response_class=StreamingResponse,
+        responses={
+            200: {"content": {"application/octet-stream": {}}},
+            **problems(404, 422),
+        },
+    )
+    async def download_bundle(submission_id: Digest) -> StreamingResponse:
+        """The archive exactly as it was received."""
+        submission = await find_submission(services, submission_id)
+        row = submission.row
+        file = await run_in_threadpool(services.store.open, row.blob_sha256)
+        change = row.change
+        name = f"{change.repository.replace('/', '-')}-{change.pull_request}-{submission_id[:16]}"
+        return StreamingResponse(
+            _pieces(file),
+            media_type="application/octet-stream",
+            headers={
+                "Content-Length": str(row.blob_size_bytes),
+                "Content-Disposition": f'attachment; filename="{name}{BUNDLE_SUFFIX}"',
+                "Content-Security-Policy": "sandbox; default-src 'none'",
+                "ETag": f'"{row.blob_sha256}"',
+            },
+        )
+
+    return router
+
+
+async def find_submission(services: Services, submission_id: str) -> Submission:
+    """The submission with this id.
+
+    Raises:
+        PublicError: There is none (404).
+    """
+    submission = await run_in_threadpool(services.index.get, submission_id)
+    if submission is None:
+        why = f"Expected a submission with the id {submission_id}, found none."
+        hint = "Check the id, or look it up on the page of its pull request."
+        raise PublicError(Problem(404, "There is no such submission", f"{why} {hint}"))
+    return submission
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece

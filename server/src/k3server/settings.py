@@ -1,0 +1,47 @@
+"""Settings of one registry process: resolved once, passed everywhere, never changed."""
+
+from dataclasses import dataclass
+
+from k3bundle.archive import DEFAULT_LIMITS
+
+__all__ = ["Settings"]
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Limits and addresses. The defaults are for a registry on one small machine."""
+
+    public_url: str
+    """Address under which contributors reach the registry, without a final slash."""
+    max_archive_bytes: int = DEFAULT_LIMITS.archive_bytes
+    """Largest archive that is received."""
+    max_json_bytes: int = 64 * 1024
+    """Largest JSON request body."""
+    max_header_bytes: int = 16 * 1024
+    """Largest sum of header names and values of a request."""
+    header_timeout_s: float = 5.0
+    """Longest time from the first byte of a request to the end of its headers."""
+    body_idle_timeout_s: float = 10.0
+    """Longest pause between two pieces of a request body."""
+    minimum_upload_bytes_per_s: int = 4096
+    """Least average rate of a request body once `upload_grace_s` has passed."""
+    upload_grace_s: float = 30.0
+    """Time during which the rate of a request body is not judged."""
+    verify_wall_s: float = 120.0
+    """Longest time that the verifier may take for one bundle."""
+    verify_cpu_s: int = 90
+    """Longest CPU time that the verifier may take for one bundle."""
+    verify_memory_bytes: int = 4096 * _MIB
+    """Largest address space of the verifier."""
+    verify_processes: int = 2
+    """Bundles verified at the same time."""
+    verify_queue: int = 32
+    """Submissions that may wait for a verifier; more are asked to come back."""
+    nonce_lifetime_s: int = 7 * 24 * 3600
+    """How long an issued nonce can be used."""
+    known_signers: frozenset[str] = frozenset()
+    """Fingerprints (`SHA256:...`) of keys whose owner the operator knows."""
+    page_size: int = 50
+    """Submissions on one list page."""

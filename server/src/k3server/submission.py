@@ -1,0 +1,60 @@
+"""Submissions as the index keeps them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from k3bundle.subject import ChangeUnderTest
+from k3server.document import SubmissionDocument, SubmissionSummary
+from k3server.trust import NonceStanding, TrustLevel
+
+__all__ = ["NewSubmission", "Submission", "SubmissionRow"]
+
+
+@dataclass(frozen=True)
+class NewSubmission:
+    """A verified submission before the index has seen it."""
+
+    document: SubmissionDocument
+    """What the verifier made of the bundle."""
+    blob_sha256: str
+    """Digest of the archive in the store."""
+    blob_size_bytes: int
+    """Size of the archive in bytes."""
+    trust: TrustLevel
+    """How far the signature carries."""
+    received_at: datetime
+    """When it arrived, in UTC, by the registry's clock."""
+
+
+@dataclass(frozen=True)
+class SubmissionRow:
+    """One submission as lists show it."""
+
+    sequence: int
+    """Position in order of arrival, from 1."""
+    bundle_sha256: str
+    """Digest of the bundle; the identity of the submission."""
+    blob_sha256: str
+    """Digest of the archive in the store."""
+    blob_size_bytes: int
+    """Size of the archive in bytes."""
+    change: ChangeUnderTest
+    """The change that it is evidence for."""
+    trust: TrustLevel
+    """How far the signature carries."""
+    nonce_standing: NonceStanding
+    """Where the nonce comes from."""
+    received_at: datetime
+    """When it arrived, in UTC."""
+    summary: SubmissionSummary
+    """Verdict, claims and headline numbers."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One submission with everything its page shows."""
+
+    row: SubmissionRow
+    """What lists show."""
+    document: SubmissionDocument
+    """Everything else."""

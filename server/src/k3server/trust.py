@@ -1,0 +1,94 @@
+"""What a reader may believe about who made a bundle, and about its nonce. Pure.
+
+A signature says who, never that the numbers are true.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from k3bundle.run import RunIdentity
+from k3bundle.subject import ChangeUnderTest
+
+__all__ = [
+    "NONCE_SENTENCES",
+    "TRUST_SENTENCES",
+    "NonceStanding",
+    "NonceTicket",
+    "TrustLevel",
+    "nonce_standing",
+    "trust_level",
+]
+
+TrustLevel = Literal["self-reported", "signed"]
+"""`self-reported`: nobody vouches for the key. `signed`: the operator knows the key's owner."""
+
+TRUST_SENTENCES: Final[dict[TrustLevel, str]] = {
+    "self-reported": "Measured and reported by the contributor; the signing key is not registered "
+    "here. The numbers follow from the raw records, and nobody has repeated the run.",
+    "signed": "Signed with a key whose owner this registry knows. The numbers follow from the raw "
+    "records, and nobody has repeated the run.",
+}
+"""What each level means, in a sentence for a person."""
+
+NonceStanding = Literal["issued-here", "local", "unknown", "foreign", "expired", "reused"]
+"""Where the nonce of a run comes from, as far as this registry can tell."""
+
+NONCE_SENTENCES: Final[dict[NonceStanding, str]] = {
+    "issued-here": "issued here for this change and plan, used once and in time",
+    "local": "chosen by the contributor",
+    "unknown": "said to come from a registry, but not issued by this one",
+    "foreign": "issued here, but for another change or plan",
+    "expired": "issued here, but expired before the bundle arrived",
+    "reused": "issued here, but already used by another bundle",
+}
+"""What each standing means, to follow the word nonce and a colon."""
+
+
+@dataclass(frozen=True)
+class NonceTicket:
+    """A nonce that this registry issued, and what it was issued for."""
+
+    nonce: str
+    """64 lower-case hexadecimal digits."""
+    change: ChangeUnderTest
+    """The change that will be evaluated."""
+    plan_sha256: str
+    """The plan that will be run."""
+    issued_at: datetime
+    """When it was issued, in UTC."""
+    expires_at: datetime
+    """When it stops counting, in UTC."""
+
+
+def trust_level(signer_fingerprint: str | None, known_signers: frozenset[str]) -> TrustLevel:
+    """How far the signature of a bundle carries."""
+    return "signed" if signer_fingerprint in known_signers else "self-reported"
+
+
+def nonce_standing(
+    run: RunIdentity,
+    change: ChangeUnderTest,
+    *,
+    ticket: NonceTicket | None,
+    used_by_another: bool,
+    received_at: datetime,
+) -> NonceStanding:
+    """Judge the nonce of a run.
+
+    Args:
+        run: The run, with its nonce and plan digest.
+        change: The change that the bundle is evidence for.
+        ticket: The ticket under which this registry issued the nonce; None when it did not.
+        used_by_another: Whether another submission already used the ticket.
+        received_at: When the submission arrived, by the registry's clock.
+    """
+    if ticket is None:
+        return "unknown" if run.nonce_source == "registry" else "local"
+    if ticket.change != change or ticket.plan_sha256 != run.plan_sha256:
+        return "foreign"
+    if used_by_another:
+        return "reused"
+    if received_at > ticket.expires_at:
+        return "expired"
+    return "issued-here"

@@ -1,0 +1,80 @@
+"""`python -m k3server.verify_child`: judge one archive in a process with limits, print JSON.
+
+The archive comes from a stranger, so it is opened only here: a crash, endless loop or memory
+bomb ends this process and nothing else. The answer is one JSON object on stdout,
+`{"findings": [...], "document": {...} | null}`; exactly one of the two is empty.
+"""
+
+import argparse
+import ctypes
+import json
+import resource
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+__all__ = ["OUT_OF_MEMORY", "main"]
+
+OUT_OF_MEMORY: Final = 3
+"""Exit status when the memory limit was reached."""
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Set the limits, verify, print.
+
+    Returns:
+        Exit status: 0 when an answer was printed, whatever it says.
+    """
+    parser = argparse.ArgumentParser(prog="python -m k3server.verify_child", description=__doc__)
+    parser.add_argument("archive", type=Path)
+    parser.add_argument("--repository", required=True)
+    parser.add_argument("--pull-request", required=True, type=int)
+    parser.add_argument("--commit", required=True)
+    parser.add_argument("--cpu-s", required=True, type=int)
+    parser.add_argument("--memory-bytes", required=True, type=int)
+    chosen = parser.parse_args(arguments)
+    _set_limits(cpu_s=chosen.cpu_s, memory_bytes=chosen.memory_bytes)
+    try:
+        answer = _judge(chosen.archive, chosen.repository, chosen.pull_request, chosen.commit)
+    except MemoryError:
+        return OUT_OF_MEMORY
+    sys.stdout.write(answer)
+    return 0
+
+
+def _set_limits(*, cpu_s: int, memory_bytes: int) -> None:
+    # The registry may be killed at any moment; its verifier must not outlive it.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def _judge(archive: Path, repository: str, pull_request: int, commit_sha: str) -> str:
+    # Imported under the limits, because reading the libraries is part of the cost.
+    from k3bundle.policy import Policy  # noqa: PLC0415
+    from k3bundle.subject import ChangeUnderTest  # noqa: PLC0415
+    from k3server.judge import judge  # noqa: PLC0415
+
+    change = ChangeUnderTest(
+        repository=repository, pull_request=pull_request, commit_sha=commit_sha
+    )
+    findings, document = judge(archive, Policy(change=change))
+    return json.dumps(
+        {
+            "findings": [asdict(finding) for finding in findings],
+            "document": None
+            if document is None
+            else document.model_dump(mode="json", by_alias=True),
+        }
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

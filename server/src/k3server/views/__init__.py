@@ -1,0 +1,1 @@
+"""What pages show, computed from records before any template sees it. Pure."""
