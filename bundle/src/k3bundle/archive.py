@@ -5,7 +5,6 @@ digest covers every byte before it, so that no flipped bit goes unnoticed; it is
 """
 
 import contextlib
-import hashlib
 import os
 import stat
 import sys
@@ -14,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from k3bundle.damage import damaged_files
 from k3bundle.errors import BundleError
 from k3bundle.finding import Finding
+from k3bundle.trailer import make_trailer, mark, split_trailer
 from k3bundle.ustar import ArchiveLimits, read_ustar, refuse_bad_files, write_ustar
 
 if sys.version_info >= (3, 14):
@@ -35,11 +34,8 @@ __all__ = [
 
 DEFAULT_LIMITS: Final = ArchiveLimits()
 
-_TRAILER_MAGIC: Final = b"K3-EVAL1"
-_TRAILER_FRAME: Final = (0x184D2A5B).to_bytes(4, "little") + (40).to_bytes(4, "little")
-_TRAILER_BYTES: Final = len(_TRAILER_FRAME) + 40
 _WINDOW_LOG: Final = 27
-_DAMAGED_STEP_BYTES: Final = 64
+_MOST_DAMAGED_STEPS: Final = 1 << 20
 _HINT: Final = "Take the bundle file again from where it was made, or make it again with k3-eval."
 
 
@@ -65,7 +61,7 @@ def archive_bytes(files: Mapping[str, bytes], limits: ArchiveLimits = DEFAULT_LI
     # A block per header and per content: damage in one file leaves those before it readable.
     pieces = [compressor.compress(p, zstd.ZstdCompressor.FLUSH_BLOCK) for p in write_ustar(files)]
     frame = b"".join(pieces) + compressor.flush()
-    packed = frame + _TRAILER_FRAME + _TRAILER_MAGIC + _digest(frame)
+    packed = frame + make_trailer(frame, [mark(n, c) for n, c in sorted(files.items())])
     if len(packed) > limits.archive_bytes:
         raise BundleError((_too_large("the bundle file", len(packed), limits),))
     return packed
@@ -137,14 +133,19 @@ def read_archive_bytes(data: bytes, limits: ArchiveLimits = DEFAULT_LIMITS) -> M
     """Read the bytes of a bundle file. See `read_archive`."""
     if len(data) > limits.archive_bytes:
         raise BundleError((_too_large("the bundle file", len(data), limits),))
-    frame, trailer = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
-    if trailer != _TRAILER_FRAME + _TRAILER_MAGIC + _digest(frame):
-        raise _damage(data, limits)
+    parts = split_trailer(data, limits.files)
+    if parts is None:
+        why = "Expected the trailer of a bundle file at its end, found none: it is cut short, has "
+        raise _framing("the bundle file", why + "bytes added, has a damaged end, or is no bundle.")
+    frame, marks, intact = parts
+    if not intact:
+        raise _damage(frame, marks, limits)
     source = _Frame(frame, step_bytes=len(frame))
-    files = {
-        name: content for name, content in read_ustar(source.read, limits) if content is not None
-    }
+    members = read_ustar(source.read, limits)
+    files = {name: content for name, content in members if content is not None}
     source.refuse_rest()
+    if marks != tuple(mark(name, content) for name, content in files.items()):
+        raise _framing("the trailer", "Expected the marks of the files inside, found others.")
     return files
 
 
@@ -184,37 +185,32 @@ class _Frame:
             raise _framing("the zstd frame", "Expected one zstd frame, found more bytes after it.")
 
 
-def _damage(data: bytes, limits: ArchiveLimits) -> BundleError:
-    """Say what is damaged in a file whose trailer does not fit: a file inside, or the framing."""
-    whole = data[-_TRAILER_BYTES:].startswith(_TRAILER_FRAME + _TRAILER_MAGIC)
-    frame = data[:-_TRAILER_BYTES] if whole else data
-    files: dict[str, bytes] = {}
-    at: str | None = None
-    stopped: BundleError | None = None
+def _damage(frame: bytes, marks: tuple[bytes, ...], limits: ArchiveLimits) -> BundleError:
+    """Name the damaged file of a bundle file whose digest does not fit.
+
+    Damage spreads forwards only, so the first file that differs from its mark is the damaged one.
+    """
+    reached: str | None = None
+    differs: str | None = None
+    # In small steps, because a step that meets the damage gives nothing, not even what was whole.
+    source = _Frame(frame, step_bytes=1 + len(frame) // _MOST_DAMAGED_STEPS)
+    expected = iter(marks)
     try:
-        for name, content in read_ustar(_Frame(frame, step_bytes=_DAMAGED_STEP_BYTES).read, limits):
-            at = name if content is None else None
-            if content is not None:
-                files[name] = content
-    except BundleError as error:
-        stopped = error
-    found = list(damaged_files(files))
-    if at is not None:
-        why = "Expected the content that was packed, found it damaged: it cannot be unpacked."
-        found.append(Finding("file-digest", at, why, _HINT))
-    if found:
-        return BundleError(tuple(sorted(found)))
-    reason = stopped.findings[0].why if stopped else "Every file inside could still be read."
-    if not whole:
-        kind = "Expected the trailer of a bundle file at its end, found none: it is cut short, "
-        kind += "has bytes added, or is no bundle."
+        for name, content in read_ustar(source.read, limits):
+            reached = name if content is None else None
+            if content is not None and mark(name, content) != next(expected, b""):
+                differs = differs or name
+        source.refuse_rest()
+    except BundleError:
+        differs = differs or reached
     else:
-        kind = "Expected the digest that the trailer names, found another: the framing is damaged."
-    return _framing("the bundle file", f"{kind} {reason}")
-
-
-def _digest(frame: bytes) -> bytes:
-    return hashlib.sha256(frame).digest()
+        # The frame's own checksum fits, so it is the trailer that is damaged.
+        differs = None
+    if differs is None:
+        why = "Expected the digest of the trailer, found another: the framing is damaged."
+        return _framing("the bundle file", why)
+    why = "Expected the content that was packed, found it damaged."
+    return BundleError((Finding("file-digest", differs, why, _HINT),))
 
 
 def _framing(where: str, why: str) -> BundleError:
