@@ -1,5 +1,6 @@
 """Errors that a user can act on: what was expected, what was found, what to do next."""
 
+from k3bundle.finding import Finding
 from k3runner.exit_code import ExitCode
 
 __all__ = [
@@ -48,6 +49,10 @@ class RegistryError(RunnerError):
 
 
 class RefusedError(RunnerError):
-    """A bundle or submission was refused."""
+    """A bundle or submission was refused; the findings say why."""
 
     exit_code = ExitCode.REFUSED
+
+    def __init__(self, problem: str, hint: str, findings: tuple[Finding, ...] = ()) -> None:
+        super().__init__(problem, hint)
+        self.findings = findings

@@ -1,0 +1,1 @@
+"""The commands of `k3-eval`, one file each."""

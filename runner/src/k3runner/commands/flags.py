@@ -1,0 +1,64 @@
+"""Flags that several commands share, with their help, so that one flag means one thing."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Bundle",
+    "Commit",
+    "EnginePython",
+    "EngineUrl",
+    "Events",
+    "Json",
+    "Key",
+    "Model",
+    "Plain",
+    "PullRequest",
+    "Registry",
+    "Repository",
+    "Runs",
+    "Subject",
+    "Tier",
+]
+
+Repository = Annotated[
+    str, typer.Option(metavar="OWNER/NAME", help="Repository of the pull request.")
+]
+PullRequest = Annotated[int, typer.Option(metavar="N", help="Number of the pull request.")]
+Commit = Annotated[
+    str,
+    typer.Option(metavar="SHA", help="Full SHA, 40 hex digits, of the commit under evaluation."),
+]
+Tier = Annotated[str, typer.Option(metavar="NAME", help="Tier of the standard evaluation.")]
+Subject = Annotated[
+    str | None,
+    typer.Option(metavar="NAME|FILE", help="What is evaluated: a shipped subject or a TOML file."),
+]
+EnginePython = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Python of the engine's environment [K3EVAL_ENGINE_PYTHON]."),
+]
+EngineUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Evaluate a server that already runs; nothing is compared."),
+]
+Model = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder of the model [K3EVAL_MODEL].")
+]
+Runs = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder of run folders [K3EVAL_RUNS].")
+]
+Key = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="SSH key that signs the bundle [K3EVAL_KEY].")
+]
+Registry = Annotated[
+    str | None, typer.Option(metavar="URL", help="Registry's address [K3EVAL_REGISTRY].")
+]
+Events = Annotated[
+    bool, typer.Option("--events", help="Print every event as a JSON line on stdout.")
+]
+Plain = Annotated[bool, typer.Option("--plain", help="One line per event, also on a terminal.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON on stdout.")]
+Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A sealed bundle (.k3b).")]

@@ -1,0 +1,45 @@
+"""`k3-eval plan`: what a run would do on this machine, before it does it."""
+
+from typing import Final
+
+import typer
+
+from k3runner.commands import flags
+from k3runner.commands.exit_table import exit_help
+from k3runner.exit_code import ExitCode
+
+__all__ = ["HELP", "plan"]
+
+HELP: Final = f"""Show what a run would do here: cells, boots in order, gates and the plan's digest.
+
+Nothing is started. Two runs can be compared when their plan digests are equal.
+
+\b
+Example:
+  k3-eval plan --tier smoke
+  k3-eval plan --tier smoke --json > plan.json
+
+{exit_help(ExitCode.PASS, ExitCode.USAGE)}
+"""
+
+
+def plan(
+    tier: flags.Tier = "smoke",
+    subject: flags.Subject = None,
+    engine_url: flags.EngineUrl = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Show the plan."""
+    # Imported when the command runs, so that `--help` answers at once.
+    from k3bundle.canonical import canonical_json  # noqa: PLC0415
+    from k3runner.commands.plan_table import plan_table  # noqa: PLC0415
+    from k3runner.node_facts import read_node_facts  # noqa: PLC0415
+    from k3runner.plan import Pairing, build_plan  # noqa: PLC0415
+    from k3runner.subjects import load_subject  # noqa: PLC0415
+    from k3runner.tiers import load_tier  # noqa: PLC0415
+
+    pairing: Pairing = "paired" if engine_url is None else "single"
+    found = build_plan(
+        load_tier(tier), load_subject(subject or "k3-tiny"), read_node_facts(), pairing
+    )
+    typer.echo(canonical_json(found).decode() if as_json else plan_table(found))

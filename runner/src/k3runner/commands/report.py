@@ -1,0 +1,54 @@
+"""`k3-eval report`: a run as a page, as Markdown, as JSON."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from k3runner.commands.exit_table import exit_help
+from k3runner.exit_code import ExitCode
+
+__all__ = ["HELP", "report"]
+
+HELP: Final = f"""Write a report of a bundle or of a run folder.
+
+The verdict is derived again from the raw records; nothing that a bundle claims is taken over. A
+bundle with findings is refused. `-` as FILE means stdout. Without a flag the page is written next
+to the bundle, or into the run folder, as report.html.
+
+\b
+Example:
+  k3-eval report run.k3b --html report.html
+  k3-eval report run.k3b --markdown - >> pull-request.md
+
+{exit_help(ExitCode.PASS, ExitCode.USAGE, ExitCode.REFUSED, ExitCode.ENVIRONMENT)}
+"""
+
+
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="BUNDLE|RUN_FOLDER", help="A sealed bundle, or a run's folder."),
+    ],
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="One page that needs nothing else.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A section for a pull request.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Everything, for a program.")
+    ] = None,
+) -> None:
+    """Write the report."""
+    # Imported when the command runs, so that `--help` answers at once.
+    from k3runner.report.files import write_reports  # noqa: PLC0415
+    from k3runner.report.source import load_view  # noqa: PLC0415
+
+    if html is None and markdown is None and json_file is None:
+        html = (source if source.is_dir() else source.absolute().parent) / "report.html"
+    written = write_reports(
+        load_view(source), html=html, markdown=markdown, json_file=json_file, echo=typer.echo
+    )
+    for path in written:
+        typer.echo(f"k3-eval: Wrote {path}.", err=True)

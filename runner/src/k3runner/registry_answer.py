@@ -1,0 +1,74 @@
+"""Reads what a registry answers. Pure; the answer is not trusted, only shown."""
+
+import json
+from typing import Any, Final, cast
+
+from k3bundle.finding import Finding, FindingCode
+from k3runner.errors import RefusedError, RegistryError, RunnerError
+from k3runner.visible import one_line
+from k3runner.wording import plural
+
+__all__ = ["error_of", "object_of", "refusal_of"]
+
+_MOST_FINDINGS: Final = 200
+_LONGEST: Final = 500
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in an answer's body, empty when there is none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def refusal_of(body: bytes) -> RefusedError:
+    """Return the error for a refused submission, with the findings of its problem document."""
+    problem = object_of(body)
+    listed = problem.get("findings")
+    entries = listed if isinstance(listed, list) else []
+    findings = tuple(_finding(entry) for entry in entries[:_MOST_FINDINGS])
+    detail = one_line(str(problem.get("detail") or problem.get("title") or ""), _LONGEST)
+    count = f" with {plural(len(entries), 'finding')}" if entries else ""
+    said = f" It said: {detail.rstrip('.')}." if detail else ""
+    return RefusedError(
+        f"The registry refused the bundle{count}.{said}",
+        "The bundle is kept; correct what the findings name and run the evaluation again.",
+        findings,
+    )
+
+
+def error_of(status: int, body: bytes, registry: str) -> RunnerError:
+    """Return the error for a status that is neither success nor worth another attempt."""
+    problem = object_of(body)
+    detail = one_line(str(problem.get("detail") or problem.get("title") or ""), _LONGEST)
+    said = f" It said: {detail.rstrip('.')}." if detail else ""
+    if status == 413:  # noqa: PLR2004
+        return RefusedError(
+            f"The bundle is larger than the registry at {registry} takes.{said}",
+            "The bundle is kept; ask the registry's operator to raise the limit.",
+        )
+    if status == 507:  # noqa: PLR2004
+        return RegistryError(
+            f"The registry at {registry} has no disk space left.{said}",
+            "The bundle is kept; tell the registry's operator, then run the command again.",
+        )
+    if status == 404:  # noqa: PLR2004
+        return RegistryError(
+            f"The registry at {registry} does not know the blob or the address (404).{said}",
+            "Check that the address is a k3-eval registry, then run the command again.",
+        )
+    return RegistryError(
+        f"The registry at {registry} answered {status}.{said}",
+        "The bundle is kept; check the address and the registry's log, then run it again.",
+    )
+
+
+def _finding(entry: object) -> Finding:
+    fields = entry if isinstance(entry, dict) else {}
+    code, where, why, hint = (
+        one_line(str(fields.get(key, "")), _LONGEST) for key in ("code", "where", "why", "hint")
+    )
+    # The code comes from the registry and is only shown, so an unknown one is not an error.
+    return Finding(cast(FindingCode, code or "unnamed"), where, why, hint)

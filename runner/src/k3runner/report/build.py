@@ -1,0 +1,116 @@
+"""Builds what a report shows from records and verdict. Pure; numbers are taken, never derived."""
+
+import shlex
+from typing import Final, cast
+
+from k3bundle.bundle import RunRecords
+from k3bundle.verdict import Claim, Verdict
+from k3runner.report.cell_rows import cell_rows
+from k3runner.report.charts import coverage_bars, interval_rows, serving_charts, token_rows
+from k3runner.report.facts import attempt_rows, boot_rows, fact_groups
+from k3runner.report.view import ClaimCard, HeadlineView, ReportView, SealView
+from k3runner.status_mark import Status
+from k3runner.wording import number_with_unit
+
+__all__ = ["CLAIM_QUESTIONS", "build_view"]
+
+CLAIM_QUESTIONS: Final = {
+    "isolated": "Do the arms differ in the decode path and in nothing else?",
+    "bounded": "Did the candidate serve the decode steps, with every feature kept?",
+    "correct": "Do both arms produce the same tokens?",
+    "faster": "Is the candidate faster, with a bound on the doubt?",
+}
+"""The question that each claim answers."""
+
+
+def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> ReportView:
+    """Return everything that a report of this run shows.
+
+    Args:
+        records: What the run recorded.
+        verdict: Derived from these records.
+        seal: What is known about the sealed bundle; None for an unsealed run folder.
+    """
+    change = records.subject.change
+    trust, trust_sentence = _trust(seal)
+    token_cell, tokens = token_rows(records)
+    return ReportView(
+        repository=change.repository,
+        pull_request=change.pull_request,
+        commit_sha=change.commit_sha,
+        tier=records.plan.tier,
+        subject=records.plan.subject,
+        status=verdict.status,
+        sentence=verdict.sentence,
+        trust=trust,
+        trust_sentence=trust_sentence,
+        resumed=verdict.resumed,
+        created_at_utc=records.run.created_at_utc,
+        claims=tuple(_claim(claim) for claim in verdict.claims),
+        headline=tuple(
+            HeadlineView(number_with_unit(n.name, n.value), n.label, n.cell_id)
+            for n in verdict.headline
+        ),
+        cells=cell_rows(records.plan, verdict),
+        charts=serving_charts(verdict),
+        intervals=interval_rows(records.plan, verdict),
+        coverage=coverage_bars(records.plan, verdict),
+        minimum_coverage=records.plan.gates.minimum_decode_coverage,
+        token_cell=token_cell,
+        tokens=tokens,
+        boots=boot_rows(records),
+        attempts=attempt_rows(records),
+        facts=fact_groups(records),
+        packages=tuple(sorted(records.subject.engine.packages.items())),
+        limits=verdict.limits,
+        seal=seal,
+        plan_sha256=records.run.plan_sha256,
+        commands=_commands(records, seal),
+    )
+
+
+def _claim(claim: Claim) -> ClaimCard:
+    return ClaimCard(
+        name=claim.name,
+        question=CLAIM_QUESTIONS[claim.name],
+        status=cast(Status, claim.status),
+        sentence=claim.sentence,
+        cells=claim.cells,
+    )
+
+
+def _trust(seal: SealView | None) -> tuple[str, str]:
+    if seal is None:
+        return (
+            "unsealed",
+            "Read from a run folder that is not sealed: anyone could have edited it.",
+        )
+    signed = f" and signed by {seal.signer}" if seal.signer else ", without a signature"
+    return (
+        "self-reported",
+        f"Measured on the contributor's machine{signed}. Every number was derived again from the "
+        "raw records for this report; that the records are true is the signer's word.",
+    )
+
+
+def _commands(records: RunRecords, seal: SealView | None) -> tuple[tuple[str, str], ...]:
+    change = records.subject.change
+    about = (
+        f"--repository {change.repository} --pull-request {change.pull_request} "
+        f"--commit {change.commit_sha}"
+    )
+    paired = records.plan.pairing == "paired"
+    what = f"--subject {shlex.quote(records.subject.subject)}" if paired else "--engine-url URL"
+    plan_flags = f"--tier {records.plan.tier} {what}"
+    commands = [
+        ("Measure it again", f"k3-eval run {plan_flags} {about}"),
+        (
+            f"See that the plan is the same ({records.run.plan_sha256[:12]})",
+            f"k3-eval plan {plan_flags}",
+        ),
+    ]
+    if seal is not None:
+        signer = f" --signer {seal.signer}" if seal.signer else ""
+        verify = f"k3-eval verify {shlex.quote(seal.file_name)} {about}{signer}"
+        commands.insert(0, ("Check this bundle", verify))
+    return tuple(commands)

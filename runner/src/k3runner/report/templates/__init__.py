@@ -1,0 +1,1 @@
+"""The page's template and style sheet."""

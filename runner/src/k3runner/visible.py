@@ -1,0 +1,35 @@
+"""Shows text from elsewhere as it is: what would act on a screen is named instead of obeyed.
+
+A reason, a log line or a server's answer may hold escape sequences, right-to-left marks or
+zero-width letters. Each such character becomes its code point, for example `⟨U+202E⟩`.
+"""
+
+import unicodedata
+from typing import Final
+
+__all__ = ["one_line", "visible"]
+
+_ACTING: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories of characters that act instead of being seen."""
+
+
+def visible(text: str) -> str:
+    """Return `text` with every acting character replaced by its code point, on one line.
+
+    Newlines and tabs become single spaces: they are harmless, and a sentence has none.
+    """
+    return "".join(_shown(character) for character in text)
+
+
+def one_line(text: str, limit: int) -> str:
+    """Return `text` made visible and cut to `limit` characters, with an ellipsis if cut."""
+    shown = visible(text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def _shown(character: str) -> str:
+    if character in "\n\t":
+        return " "
+    if unicodedata.category(character) in _ACTING:
+        return f"⟨U+{ord(character):04X}⟩"
+    return character
