@@ -213,7 +213,7 @@ def _load_key(blob: bytes) -> PublicKey:
         )
     try:
         key = load_ssh_public_key(name + b" " + base64.b64encode(blob))
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:
         raise SignatureError("Expected a valid public key, found a malformed one.") from error
     if not isinstance(key, PublicKey) or _key_blob(_line(key)) != blob:
         raise SignatureError("Expected a public key in its one encoding, found another.")
