@@ -33,6 +33,7 @@ __all__ = [
     "FeatureEvidence",
     "GreedyEvidence",
     "HeadlineNumber",
+    "InvalidCause",
     "RatioInterval",
     "ServingEvidence",
     "Verdict",
@@ -194,22 +195,29 @@ class CellInconclusive(_JudgedCell):
     """Tag."""
 
 
+InvalidCause = Literal[
+    "measures_stock",
+    "missing_boots",
+    "missing_requests",
+    "failed_requests",
+    "warm_prefix_cache",
+    "baseline_unstable",
+    "synthetic_acceptance",
+    "undecided",
+    "no_coverage",
+    "wrong_length",
+]
+"""Stable names of the causes for which a cell cannot be judged."""
+
+
 class CellInvalid(_CellBase):
     """Cannot be judged: what ran is not what was to be measured, or the records are not whole."""
 
     status: Literal["INVALID"] = "INVALID"
     """Tag."""
-    cause: Literal[
-        "measures_stock",
-        "missing_boots",
-        "failed_requests",
-        "warm_prefix_cache",
-        "baseline_unstable",
-        "undecided",
-        "no_coverage",
-        "wrong_length",
-    ]
-    """Stable name of the cause. `measures_stock`: the candidate arm was served by stock."""
+    cause: InvalidCause
+    """Stable name of the cause. `measures_stock`: the candidate arm was served by stock.
+    `missing_requests`: planned requests have no record, several, or another prompt."""
     coverage: tuple[CellCoverage, ...]
     """Path coverage in each boot that finished the cell."""
     evidence: Evidence | None

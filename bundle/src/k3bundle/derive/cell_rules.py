@@ -1,0 +1,54 @@
+"""From a planned cell and the records that count to its result: one rule per kind of cell.
+
+Every rule asks first whether the cell can be judged at all. A candidate that fails a greedy or
+feature request which the baseline answers falls short, whatever else holds, so that failing more
+never improves a result.
+"""
+
+from collections.abc import Callable
+
+from k3bundle.bundle import RunRecords
+from k3bundle.derive.cell_context import CellContext
+from k3bundle.derive.feature_rule import judge_feature
+from k3bundle.derive.greedy_rule import judge_greedy
+from k3bundle.derive.path_coverage import read_coverage
+from k3bundle.derive.plan_shape import pairs
+from k3bundle.derive.selection import Selection
+from k3bundle.derive.serving_rule import judge_serving
+from k3bundle.derive.synthetic import synthetic_acceptance
+from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, ServingCell
+from k3bundle.verdict import CellResult, CellSkipped
+
+__all__ = ["judge_cells"]
+
+
+def judge_cells(records: RunRecords, selection: Selection) -> tuple[CellResult, ...]:
+    """Judge every planned cell, in plan order."""
+    complete_pairs = pairs(records.plan)
+    synthetic = synthetic_acceptance(records)
+
+    def context(cell_id: str) -> CellContext:
+        boots = selection.boots(cell_id)
+        missing = selection.missing_slots(cell_id)
+        return CellContext(
+            plan=records.plan,
+            cell_id=cell_id,
+            boots=boots,
+            missing_slots=missing,
+            abort_reason=(selection.abort_reasons.get((missing[0], cell_id)) if missing else None),
+            pairs=complete_pairs,
+            readings=tuple(read_coverage(boot, records.plan) for boot in boots),
+            synthetic=synthetic,
+        )
+
+    return tuple(_judge(cell, context) for cell in records.plan.cells)
+
+
+def _judge(cell: CellPlan, context: Callable[[str], CellContext]) -> CellResult:
+    if isinstance(cell, ServingCell):
+        return judge_serving(context(cell.cell_id), cell)
+    if isinstance(cell, GreedyCell):
+        return judge_greedy(context(cell.cell_id), cell)
+    if isinstance(cell, FeatureCell):
+        return judge_feature(context(cell.cell_id), cell)
+    return CellSkipped(cell_id=cell.cell_id, reason=cell.reason)

@@ -1,0 +1,137 @@
+"""Whether the arms differ only in what the plan declares.
+
+Two facts decide: the installed engine files are those of the wheel's RECORD, and the effective
+configuration that the running servers report differs, within each pair of boots, only in keys that
+the plan allows. Arguments on a command line are not enough: an engine may ignore them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product
+from typing import Literal
+
+from k3bundle.bundle import RunRecords
+from k3bundle.derive.plan_shape import Pair, pairs, plan_problem
+from k3bundle.derive.selection import Selection
+from k3bundle.derive.sentences import counted, listed, quote
+from k3bundle.run import BootReady
+
+__all__ = ["Isolation", "judge_isolation"]
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The finding behind the claim `isolated`."""
+
+    status: Literal["PASS", "FAIL", "INVALID", "NOT_CLAIMED"]
+    sentence: str
+    for_want_of_boots: bool = False
+    """True when the only trouble is that boots of the plan have not been run."""
+
+
+def judge_isolation(records: RunRecords, selection: Selection) -> Isolation:
+    """Judge whether the arms differ only in what the plan declares."""
+    problem = plan_problem(records.plan)
+    if problem is not None:
+        return Isolation("INVALID", problem)
+    engine = records.subject.engine
+    if engine.differences:
+        files = listed([f"{d.path} ({d.kind})" for d in engine.differences])
+        found = counted(len(engine.differences), "engine file differs", "engine files differ")
+        return Isolation("FAIL", f"{found} from the RECORD of the installed wheel: {files}.")
+    if records.plan.pairing == "single":
+        return Isolation("NOT_CLAIMED", "One server was measured; there is no arm to compare with.")
+    if engine.files_checked == 0:
+        return Isolation("INVALID", "No engine file was compared with the RECORD of its wheel.")
+    return _judge_configurations(records, selection)
+
+
+def _judge_configurations(records: RunRecords, selection: Selection) -> Isolation:
+    ready: dict[str, list[BootReady]] = {}
+    for event in records.boots:
+        if event.event == "ready":
+            ready.setdefault(event.boot_id, []).append(event)
+    missing = [slot.slot for slot in selection.slots if not selection.boot_ids(slot.slot)]
+    silent = _silent_boot(selection, ready)
+    allowed: set[str] = set()
+    for left, right in _compared(pairs(records.plan), selection, ready):
+        where = f"between {left.boot_id} and {right.boot_id}"
+        if left.engine_version != right.engine_version:
+            versions = f"{quote(left.engine_version)} and {quote(right.engine_version)}"
+            return Isolation("FAIL", f"The engine version differs {where}: {versions}.")
+        keys = _differing(left.effective_config, right.effective_config)
+        excess = [key for key in keys if not _is_allowed(key, records)]
+        if excess:
+            found = counted(len(excess), "key", "keys")
+            return Isolation(
+                "FAIL",
+                f"The effective configuration differs {where} in {found} that the plan does not "
+                f"allow: {listed([_difference(key, left, right) for key in excess])}.",
+            )
+        allowed.update(keys)
+    if silent is not None:
+        return Isolation("INVALID", silent)
+    if missing:
+        boots = counted(len(missing), "boot")
+        return Isolation(
+            "INVALID",
+            f"{boots} of {len(selection.slots)} finished no cell, so their configuration cannot "
+            "be compared.",
+            for_want_of_boots=True,
+        )
+    return Isolation("PASS", _pass_sentence(records, sorted(allowed)))
+
+
+def _silent_boot(selection: Selection, ready: Mapping[str, list[BootReady]]) -> str | None:
+    for slot in selection.slots:
+        for boot_id in selection.boot_ids(slot.slot):
+            events = ready.get(boot_id, [])
+            if not events or any(not event.effective_config for event in events):
+                return (
+                    f"The effective configuration of {boot_id} is not known, so it cannot be "
+                    "compared between the arms."
+                )
+    return None
+
+
+def _compared(
+    planned: tuple[Pair, ...], selection: Selection, ready: Mapping[str, list[BootReady]]
+) -> Iterator[tuple[BootReady, BootReady]]:
+    """Every baseline boot of a pair with every candidate boot of it that counts."""
+    for pair in planned:
+        sides = [
+            [event for boot_id in selection.boot_ids(slot.slot) for event in ready.get(boot_id, [])]
+            for slot in (pair.baseline, pair.candidate)
+        ]
+        for left, right in product(*sides):
+            if left.effective_config and right.effective_config:
+                yield left, right
+
+
+def _differing(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+    return [key for key in sorted({*left, *right}) if left.get(key) != right.get(key)]
+
+
+def _is_allowed(key: str, records: RunRecords) -> bool:
+    patterns = records.plan.allowed_config_differences
+    return any(key == pattern or fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _difference(key: str, left: BootReady, right: BootReady) -> str:
+    values = [
+        quote(config[key])[:60] if key in config else "absent"
+        for config in (left.effective_config, right.effective_config)
+    ]
+    return f"{quote(key)} ({values[0]} against {values[1]})"
+
+
+def _pass_sentence(records: RunRecords, allowed: list[str]) -> str:
+    checked = records.subject.engine.files_checked
+    differ = (
+        f"differ only in {listed(allowed)}, as planned" if allowed else "have one configuration"
+    )
+    return (
+        f"{counted(checked, 'engine file')} match the RECORD of the installed wheel, and the arms "
+        f"{differ}."
+    )

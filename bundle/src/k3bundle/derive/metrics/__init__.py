@@ -1,0 +1,1 @@
+"""Serving metrics: one small pure module each, with its formula."""

@@ -1,0 +1,151 @@
+"""Which path served the decode steps of a cell.
+
+    share = decode and verify steps that the arm's expected path served / all of them
+
+Both counts are the difference of the snapshots after and before the cell. An arm counts as itself
+only when its share reaches the plan's minimum; the engine's arguments prove nothing.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+from k3bundle.coverage import CoverageSnapshot
+from k3bundle.derive.plan_shape import arm
+from k3bundle.derive.problem import Problem
+from k3bundle.derive.selection import CellBoot
+from k3bundle.derive.sentences import percent, quote
+from k3bundle.plan import Plan
+from k3bundle.record import MAX_SAFE_INTEGER
+from k3bundle.subject import ArmSpec
+from k3bundle.verdict import CellCoverage
+
+__all__ = ["CoverageReading", "coverage_problem", "read_coverage"]
+
+_DECODE_KINDS: Final = frozenset({"decode", "verify"})
+
+_Steps = Counter[tuple[str, str, str | None]]
+"""Kind, path and reason -> steps."""
+
+
+@dataclass(frozen=True)
+class CoverageReading:
+    """The coverage of one cell in one boot, and what the engine says about itself."""
+
+    record: CellCoverage
+    configured_backend: str | None
+    contradiction: str | None
+    """Why the counts cannot be right; None when they can."""
+
+
+def read_coverage(boot: CellBoot, plan: Plan) -> CoverageReading:
+    """Read the coverage of one cell in one boot; never raises, whatever the counts."""
+    before, after = boot.coverage.before, boot.coverage.after
+    nothing = CoverageReading(
+        record=CellCoverage(
+            slot=boot.slot.slot,
+            arm=boot.slot.arm,
+            source="unavailable",
+            decode_steps=0,
+            expected_path_steps=0,
+            share=None,
+            fallback_reasons={},
+        ),
+        configured_backend=after.configured_backend if after else None,
+        contradiction=None,
+    )
+    if before is None or after is None or "unavailable" in (before.source, after.source):
+        return nothing
+    if before.source != after.source:
+        return replace(nothing, contradiction="the counts before and after have other sources")
+    steps = _steps(after)
+    steps.subtract(_steps(before))
+    if any(count < 0 for count in steps.values()):
+        return replace(nothing, contradiction="a step counter went backwards during the cell")
+    if sum(steps.values()) > MAX_SAFE_INTEGER:
+        return replace(nothing, contradiction="the step counts are beyond 2^53")
+    return replace(nothing, record=_counted(nothing.record, after, steps, arm(plan, boot.slot.arm)))
+
+
+def _counted(
+    empty: CellCoverage, after: CoverageSnapshot, steps: _Steps, spec: ArmSpec | None
+) -> CellCoverage:
+    expected_path = spec.expected_path if spec else None
+    decode = {key: n for key, n in steps.items() if key[0] in _DECODE_KINDS}
+    total = sum(decode.values())
+    expected = sum(n for (_, path, _), n in decode.items() if path == expected_path)
+    reasons: Counter[str] = Counter()
+    for (_, _, reason), n in steps.items():
+        if reason is not None and n > 0:
+            reasons[reason] += n
+    return empty.model_copy(
+        update={
+            "source": after.source,
+            "decode_steps": total,
+            "expected_path_steps": expected,
+            "share": expected / total if total else None,
+            "fallback_reasons": dict(sorted(reasons.items())),
+        }
+    )
+
+
+def _steps(snapshot: CoverageSnapshot) -> _Steps:
+    steps: _Steps = Counter()
+    for entry in snapshot.counts:
+        steps[entry.kind, entry.path, entry.reason] += entry.count
+    return steps
+
+
+def coverage_problem(readings: tuple[CoverageReading, ...], plan: Plan) -> Problem | None:
+    """Say why the arms of a cell do not count as themselves.
+
+    Args:
+        readings: One reading per boot that finished the cell.
+        plan: The plan with the arms and the minimum share.
+
+    Returns:
+        The first problem, a candidate served by another path before all others; None when every
+        arm was served by its expected path.
+    """
+    problems = [p for p in (_problem(reading, plan) for reading in readings) if p is not None]
+    problems.sort(key=lambda problem: problem.cause != "measures_stock")
+    return problems[0] if problems else None
+
+
+def _problem(reading: CoverageReading, plan: Plan) -> Problem | None:
+    record = reading.record
+    where = f"in boot {record.slot} ({record.arm})"
+    if reading.contradiction is not None:
+        return Problem("no_coverage", f"Coverage is unusable {where}: {reading.contradiction}.")
+    if record.source == "unavailable":
+        reason = f"No coverage {where}: the engine did not say which path served its decode steps."
+        return Problem("no_coverage", reason) if plan.pairing == "paired" else None
+    if record.share is None:
+        reason = f"No coverage {where}: no decode step was counted during the cell."
+        return Problem("no_coverage", reason) if plan.pairing == "paired" else None
+    spec = arm(plan, record.arm)
+    backend = reading.configured_backend
+    other_backend = spec is not None and backend is not None and backend != spec.decode_backend
+    if record.share >= plan.gates.minimum_decode_coverage and not other_backend:
+        return None
+    said = (
+        "the engine does not say with which backend it was started"
+        if backend is None
+        else f"the engine says it was started with backend {quote(backend)}"
+    )
+    found = (
+        f"the {record.arm}'s decode path served {record.expected_path_steps} of "
+        f"{record.decode_steps} decode steps in boot {record.slot}; {said}"
+    )
+    required = f"at least {percent(plan.gates.minimum_decode_coverage)} was required"
+    detail = f"{found}; {required}{_main_fallback(record)}."
+    if record.arm == "candidate":
+        return Problem("measures_stock", f"measures stock: {detail}")
+    return Problem("no_coverage", f"The baseline was not served by its own path: {detail}")
+
+
+def _main_fallback(record: CellCoverage) -> str:
+    if not record.fallback_reasons:
+        return ""
+    reason, steps = max(record.fallback_reasons.items(), key=lambda item: (item[1], item[0]))
+    return f"; the most frequent reason to step aside ({steps} steps): {quote(reason)}"

@@ -1,0 +1,150 @@
+"""Which records count.
+
+A cell counts in a boot slot through the last `CellFinished` of that slot; its requests, coverage
+and counters are those of the boot named there. Records of other boots, for example one that was
+killed half-way, stay in the bundle and are not read here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, Protocol, TypeVar
+
+from k3bundle.bundle import RunRecords
+from k3bundle.coverage import CoverageSnapshot, EngineCounters
+from k3bundle.derive.plan_shape import slots
+from k3bundle.plan import BootSlot
+from k3bundle.request import RequestRecord
+from k3bundle.run import CellFinished
+
+__all__ = ["Bracket", "CellBoot", "Selection", "select"]
+
+
+class _Snapshot(Protocol):
+    @property
+    def boot_id(self) -> str: ...
+    @property
+    def cell_id(self) -> str: ...
+    @property
+    def moment(self) -> Literal["before", "after"]: ...
+
+
+S = TypeVar("S", bound=_Snapshot)
+
+_Key = tuple[str, str]
+"""Boot id and cell id."""
+
+
+@dataclass(frozen=True)
+class Bracket(Generic[S]):
+    """Two snapshots around a cell; None where one is missing."""
+
+    before: S | None
+    after: S | None
+
+
+_NO_COVERAGE: Final = Bracket[CoverageSnapshot](None, None)
+_NO_COUNTERS: Final = Bracket[EngineCounters](None, None)
+
+
+@dataclass(frozen=True)
+class CellBoot:
+    """The records of one cell in the boot that counts for one slot."""
+
+    slot: BootSlot
+    boot_id: str
+    requests: tuple[RequestRecord, ...]
+    """Sorted by prompt and variant, whatever the order of the lines."""
+    coverage: Bracket[CoverageSnapshot]
+    counters: Bracket[EngineCounters]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The records that count."""
+
+    slots: tuple[BootSlot, ...]
+    """Slots of the plan, in order."""
+    cells: Mapping[str, tuple[CellBoot, ...]]
+    """Cell -> boots that finished it, by slot."""
+    abort_reasons: Mapping[tuple[int, str], str]
+    """Slot and cell -> why the cell was last aborted there."""
+
+    def boots(self, cell_id: str) -> tuple[CellBoot, ...]:
+        """The boots that finished a cell, by slot."""
+        return self.cells.get(cell_id, ())
+
+    def missing_slots(self, cell_id: str) -> tuple[int, ...]:
+        """The slots in which a cell did not finish."""
+        there = {boot.slot.slot for boot in self.boots(cell_id)}
+        return tuple(slot.slot for slot in self.slots if slot.slot not in there)
+
+    def boot_ids(self, slot: int) -> tuple[str, ...]:
+        """The boots of a slot that count for any cell, sorted."""
+        found = {b.boot_id for boots in self.cells.values() for b in boots if b.slot.slot == slot}
+        return tuple(sorted(found))
+
+
+def select(records: RunRecords) -> Selection:
+    """Pick the records that count for every planned cell and slot."""
+    planned = {slot.slot: slot for slot in slots(records.plan)}
+    last = _last_finished(records, planned)
+    requests: dict[_Key, list[RequestRecord]] = defaultdict(list)
+    for request in records.requests:
+        requests[request.boot_id, request.cell_id].append(request)
+    coverage = _brackets(records.coverage)
+    counters = _brackets(records.counters)
+    cells: dict[str, list[CellBoot]] = defaultdict(list)
+    for number, cell_id in sorted(last):
+        boot_id = last[number, cell_id].boot_id
+        key = (boot_id, cell_id)
+        boot = CellBoot(
+            slot=planned[number],
+            boot_id=boot_id,
+            requests=tuple(sorted(requests.get(key, ()), key=_request_order)),
+            coverage=coverage.get(key, _NO_COVERAGE),
+            counters=counters.get(key, _NO_COUNTERS),
+        )
+        cells[cell_id].append(boot)
+    return Selection(
+        slots=tuple(planned.values()),
+        cells={cell_id: tuple(boots) for cell_id, boots in cells.items()},
+        abort_reasons={
+            (e.slot, e.cell_id): e.reason for e in records.cells if e.event == "aborted"
+        },
+    )
+
+
+def _last_finished(
+    records: RunRecords, planned: Mapping[int, BootSlot]
+) -> dict[tuple[int, str], CellFinished]:
+    arms = {event.boot_id: event.arm for event in records.boots if event.event == "started"}
+    skipped = {cell.cell_id for cell in records.plan.cells if cell.kind == "skipped"}
+    cell_ids = {cell.cell_id for cell in records.plan.cells} - skipped
+    last: dict[tuple[int, str], CellFinished] = {}
+    for event in records.cells:
+        if event.event != "finished" or event.cell_id not in cell_ids:
+            continue
+        slot = planned.get(event.slot)
+        # A boot that names another slot or was started as the other arm must not stand in here:
+        # one boot could then be compared with itself.
+        if slot is None or _slot_of(event.boot_id) != event.slot:
+            continue
+        if arms.get(event.boot_id, slot.arm) == slot.arm:
+            last[event.slot, event.cell_id] = event
+    return last
+
+
+def _slot_of(boot_id: str) -> int:
+    return int(boot_id.removeprefix("boot-").split(".")[0])
+
+
+def _brackets(snapshots: Iterable[S]) -> dict[_Key, Bracket[S]]:
+    moments: dict[_Key, dict[str, S]] = defaultdict(dict)
+    for snapshot in snapshots:
+        moments[snapshot.boot_id, snapshot.cell_id][snapshot.moment] = snapshot
+    return {key: Bracket(m.get("before"), m.get("after")) for key, m in moments.items()}
+
+
+def _request_order(request: RequestRecord) -> tuple[int, str, int, int]:
+    return request.index, request.variant, request.sent_at_ns, request.ended_at_ns

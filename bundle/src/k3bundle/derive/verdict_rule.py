@@ -1,0 +1,122 @@
+"""From the records of a run to its verdict.
+
+The status is the worst of what was found, FAIL before INVALID before INCOMPLETE before
+INCONCLUSIVE before PASS. PASS needs at least one judged cell and the claims isolated, bounded and
+correct; where the tier claims speed, also faster.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
+
+from k3bundle.bundle import RunRecords
+from k3bundle.derive.cell_rules import judge_cells
+from k3bundle.derive.claims import judge_claims
+from k3bundle.derive.headline import headline_numbers
+from k3bundle.derive.isolation import Isolation, judge_isolation
+from k3bundle.derive.selection import select
+from k3bundle.derive.sentences import clip, counted, percent
+from k3bundle.plan import Plan
+from k3bundle.verdict import (
+    CellInvalid,
+    CellResult,
+    CellSkipped,
+    Claim,
+    GreedyEvidence,
+    HeadlineNumber,
+    Verdict,
+)
+
+__all__ = ["derive"]
+
+_Status = Literal["PASS", "FAIL", "INCONCLUSIVE", "INVALID", "INCOMPLETE"]
+
+_WORST_FIRST: Final[tuple[_Status, ...]] = ("FAIL", "INVALID", "INCOMPLETE", "INCONCLUSIVE")
+
+
+def derive(records: RunRecords) -> Verdict:
+    """Derive the verdict of a run from its raw records.
+
+    Pure, deterministic and total: the same records give the same verdict on every machine, the
+    order of request lines does not matter, and no records make it raise.
+
+    Args:
+        records: What the run recorded; the run may be unfinished.
+
+    Returns:
+        The verdict, with the result of every planned cell and the four claims.
+    """
+    selection = select(records)
+    cells = judge_cells(records, selection)
+    isolation = judge_isolation(records, selection)
+    claims = judge_claims(records.plan, isolation, cells)
+    headline = headline_numbers(cells, selection)
+    found = list(_findings(records.plan, isolation, cells, claims))
+    status: _Status = "PASS"
+    words = _pass_words(records.plan, cells, headline)
+    for candidate in _WORST_FIRST:
+        reasons = [reason for found_status, reason in found if found_status == candidate]
+        if reasons:
+            status, words = candidate, _words(reasons)
+            break
+    return Verdict(
+        status=status,
+        sentence=clip(f"{status}: {words}"),
+        claims=claims,
+        cells=cells,
+        headline=headline,
+        resumed=len(records.attempts) > 1 or any(a.resumed for a in records.attempts),
+        limits=records.plan.limits,
+    )
+
+
+def _findings(
+    plan: Plan, isolation: Isolation, cells: Sequence[CellResult], claims: Sequence[Claim]
+) -> Iterator[tuple[_Status, str]]:
+    """Everything that keeps the run from PASS, cells first."""
+    for cell in cells:
+        if isinstance(cell, CellSkipped) or cell.status == "PASS":
+            continue
+        missing = isinstance(cell, CellInvalid) and cell.cause == "missing_boots"
+        yield ("INCOMPLETE" if missing else cell.status), f"{cell.reason} (cell {cell.cell_id})"
+    if isolation.status == "FAIL":
+        yield "FAIL", isolation.sentence
+    elif isolation.status == "INVALID":
+        yield ("INCOMPLETE" if isolation.for_want_of_boots else "INVALID"), isolation.sentence
+    if all(isinstance(cell, CellSkipped) for cell in cells):
+        yield "INCOMPLETE", "no cell was judged; all cells of the plan are skipped."
+    for claim in claims:
+        if claim.status == "NOT_CLAIMED" and (claim.name != "faster" or plan.gates.claims_speed):
+            yield "INCOMPLETE", f"the claim {claim.name} could not be made. {claim.sentence}"
+
+
+def _words(reasons: Sequence[str]) -> str:
+    rest = len(reasons) - 1
+    more = f" {counted(rest, 'more finding')} of this kind." if rest else ""
+    return f"{clip(reasons[0], 1500)}{more}"
+
+
+def _pass_words(plan: Plan, cells: Sequence[CellResult], headline: Sequence[HeadlineNumber]) -> str:
+    greedy = [
+        cell.evidence
+        for cell in cells
+        if not isinstance(cell, CellSkipped) and isinstance(cell.evidence, GreedyEvidence)
+    ]
+    compared = sum(evidence.compared_requests for evidence in greedy)
+    identical = sum(evidence.identical_requests for evidence in greedy)
+    ties = sum(evidence.ties for evidence in greedy)
+    words = f"both arms give the same tokens on {identical} of {compared} compared requests"
+    if ties:
+        words += f" and part at a tie of the baseline on the other {ties}"
+    for number in headline:
+        if number.name == "decode_coverage_share":
+            at_least = "" if number.value == 1 else "at least "
+            words += (
+                f", the candidate path served {at_least}{percent(number.value)} of decode steps"
+            )
+    words += (
+        "; the candidate is faster in every serving cell."
+        if plan.gates.claims_speed
+        else f"; speed is not judged by {plan.tier}."
+    )
+    skipped = sum(isinstance(cell, CellSkipped) for cell in cells)
+    return f"{words} {counted(skipped, 'cell')} skipped." if skipped else words
