@@ -15,7 +15,14 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims, tiny
 from k3decode.model.parameters import parameter_shapes
-from k3decode.tiny_tokenizer import CHAT_TEMPLATE, END, PAD, START, tokenizer_json
+from k3decode.tiny_tokenizer import (
+    CHAT_TEMPLATE,
+    END,
+    PAD,
+    SPECIAL_TOKENS,
+    START,
+    tokenizer_json,
+)
 
 __all__ = ["main", "tiny_tensors", "write_tiny_checkpoint"]
 
@@ -56,10 +63,7 @@ def tiny_tensors(dims: K3Dims, seed: int) -> dict[str, Tensor]:
 
 
 def _config(dims: K3Dims) -> dict[str, object]:
-    vocabulary = tokenizer_json(dims.vocab_size)["model"]
-    if not isinstance(vocabulary, dict):
-        raise TypeError("tokenizer_json gives its model as an object; check tiny_tokenizer")
-    ids = vocabulary["vocab"]
+    ids = {text: number for number, text in enumerate(SPECIAL_TOKENS)}
     return {
         "architectures": ["K3TinyForCausalLM"],
         "model_type": "k3tiny",

@@ -116,8 +116,8 @@ def _words() -> list[list[str]]:
 def _merges(words: list[list[str]], known: set[str], count: int) -> list[tuple[str, str]]:
     """The `count` most useful merges, each the most frequent pair left; ties by text."""
     merges: list[tuple[str, str]] = []
+    pairs = Counter(pair for word in words for pair in pairwise(word))
     while len(merges) < count:
-        pairs = Counter(pair for word in words for pair in pairwise(word))
         fresh = [(-seen, pair) for pair, seen in pairs.items() if "".join(pair) not in known]
         if not fresh:
             raise ValueError(
@@ -127,7 +127,12 @@ def _merges(words: list[list[str]], known: set[str], count: int) -> list[tuple[s
         best = min(fresh)[1]
         merges.append(best)
         known.add("".join(best))
-        words = [_merged(word, best) for word in words]
+        for position, word in enumerate(words):
+            if best in pairwise(word):
+                words[position] = _merged(word, best)
+                pairs.subtract(pairwise(word))
+                pairs.update(pairwise(words[position]))
+        pairs = +pairs
     return merges
 
 

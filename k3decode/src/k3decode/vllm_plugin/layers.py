@@ -4,8 +4,6 @@ The engine's own MLA layer is left out: outside AMX machines its CPU form does n
 model. Both forms of MLA run on the plain attention layer instead, with different keys and values.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from vllm.config import VllmConfig
@@ -16,6 +14,7 @@ from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum
 from k3decode.decode.coverage import PathName
 from k3decode.dims import K3Dims
 from k3decode.ops.kda.reference import (
+    KdaForm,
     KdaProjection,
     KdaState,
     KdaWeights,
@@ -32,9 +31,7 @@ from k3decode.ops.mla.reference import (
 )
 from k3decode.vllm_plugin.rows import PlainRun, StepRows, VerifyRun
 
-__all__ = ["KdaForm", "KdaLayer", "MlaLayer", "kda_state_shapes"]
-
-KdaForm = Callable[[KdaProjection, KdaWeights, KdaState], tuple[Tensor, KdaState]]
+__all__ = ["KdaLayer", "MlaLayer", "kda_state_shapes"]
 
 
 def kda_state_shapes(dims: K3Dims) -> tuple[tuple[int, int], tuple[int, int, int]]:

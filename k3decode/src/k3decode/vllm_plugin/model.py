@@ -18,9 +18,9 @@ from k3decode.dims import K3Dims
 from k3decode.model.parameters import parameter_shapes
 from k3decode.model.skeleton import hidden_rows, logits
 from k3decode.model.weights import ModelWeights, model_weights
-from k3decode.ops.kda.reference import kda_chunked, kda_recurrent
+from k3decode.ops.kda.reference import KdaForm, kda_chunked, kda_recurrent
 from k3decode.ops.mla.reference import MlaWeights
-from k3decode.vllm_plugin.layers import KdaForm, KdaLayer, MlaLayer, kda_state_shapes
+from k3decode.vllm_plugin.layers import KdaLayer, MlaLayer, kda_state_shapes
 from k3decode.vllm_plugin.options import parse_options
 from k3decode.vllm_plugin.rows import StepRows, read_rows, step_facts
 from k3decode.vllm_plugin.startup import CPU_SCOPE, refuse_if_not_eligible

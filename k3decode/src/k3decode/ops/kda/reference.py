@@ -6,6 +6,7 @@ and return the state, so a sequence may be cut anywhere. All of it is fp32. One 
 (exp(bound), 1): a product over many tokens underflows, so its reciprocal must never be formed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from k3decode.ops.short_conv.reference import short_conv_sequence, short_conv_step
 
 __all__ = [
+    "KdaForm",
     "KdaProjection",
     "KdaState",
     "KdaWeights",
@@ -74,6 +76,10 @@ class KdaProjection:
     """Decay gate before bias and bounds, [B, T, C]."""
     raw_beta: Tensor
     """Update strength before its sigmoid, [B, T, H]."""
+
+
+KdaForm = Callable[[KdaProjection, KdaWeights, KdaState], tuple[Tensor, KdaState]]
+"""Either form: projections, weights and state -> gated rows [B, T, C] and the state after them."""
 
 
 def kda_project(x: Tensor, weights: KdaWeights) -> KdaProjection:

@@ -37,6 +37,8 @@ def short_conv_sequence(x: Tensor, taps: Tensor, weight: Tensor) -> tuple[Tensor
     Returns:
         Activated rows [B, T, C] and the taps after the last row [B, W - 1, C].
     """
+    if x.shape[1] == 0:
+        return x, taps
     channels = weight.shape[0]
     history = torch.cat([taps, x], dim=1).transpose(1, 2)
     mixed = torch.nn.functional.conv1d(history, weight[:, None, :], groups=channels)
