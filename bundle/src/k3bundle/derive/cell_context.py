@@ -69,7 +69,7 @@ class CellContext:
             return None
         slots = listed([str(slot) for slot in self.missing_slots])
         planned = len(self.boots) + len(self.missing_slots)
-        why = "" if self.abort_reason is None else f" {quote(self.abort_reason)}"
+        why = "" if self.abort_reason is None else f" {quote(self.abort_reason)}."
         boots = counted(len(self.missing_slots), "boot")
         return Problem(
             "missing_boots",

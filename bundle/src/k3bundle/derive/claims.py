@@ -11,9 +11,19 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from k3bundle.derive.isolation import Isolation
-from k3bundle.derive.sentences import clip, counted
+from k3bundle.derive.plan_shape import slots
+from k3bundle.derive.sentences import clip, counted, listed
 from k3bundle.plan import Plan
-from k3bundle.verdict import CellInvalid, CellResult, CellSkipped, Claim, ClaimName
+from k3bundle.verdict import (
+    CellFail,
+    CellInconclusive,
+    CellInvalid,
+    CellPass,
+    CellResult,
+    CellSkipped,
+    Claim,
+    ClaimName,
+)
 
 __all__ = ["judge_claims"]
 
@@ -51,10 +61,14 @@ def _bounded(plan: Plan, cells: Sequence[CellResult], features: Sequence[CellRes
     if plan.pairing == "single":
         return _claim("bounded", "NOT_CLAIMED", _ONE_SERVER, features)
     judged = [cell for cell in cells if not isinstance(cell, CellSkipped)]
-    uncovered = [c for c in judged if isinstance(c, CellInvalid) and c.cause in _COVERAGE_CAUSES]
-    worst = _worst([*features, *uncovered])
+    by_cause = [c for c in judged if isinstance(c, CellInvalid) and c.cause in _COVERAGE_CAUSES]
+    worst = _worst([*features, *by_cause])
     if worst is not None:
         return _claim("bounded", _status(worst), _about(worst), judged)
+    uncovered = [cell.cell_id for cell in judged if not _is_covered(cell, plan)]
+    if uncovered:
+        sentence = f"Path coverage is not proven in {listed(uncovered)}."
+        return _claim("bounded", "INVALID", sentence, judged)
     if not features:
         sentence = "The plan has no feature cell, so kept features are not claimed."
         return _claim("bounded", "NOT_CLAIMED", sentence, judged)
@@ -65,6 +79,13 @@ def _bounded(plan: Plan, cells: Sequence[CellResult], features: Sequence[CellRes
         f"check of {counted(len(features), 'feature cell')} passes in both arms.",
         judged,
     )
+
+
+def _is_covered(cell: CellPass | CellFail | CellInconclusive | CellInvalid, plan: Plan) -> bool:
+    """Whether every boot has a sufficient share, whatever else the cell's result says."""
+    minimum = plan.gates.minimum_decode_coverage
+    shares = [record.share for record in cell.coverage if record.share is not None]
+    return len(shares) == len(slots(plan)) and all(share >= minimum for share in shares)
 
 
 def _correct(plan: Plan, greedy: Sequence[CellResult]) -> Claim:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["clip", "counted", "listed", "milliseconds", "percent", "ratio", "share_of"]
+__all__ = ["clip", "counted", "listed", "milliseconds", "percent", "quote", "ratio", "share_of"]
 
 _LONGEST_SENTENCE: Final = 1900
 """Characters; a record allows 2000."""
@@ -18,8 +18,8 @@ def clip(text: str, length: int = _LONGEST_SENTENCE) -> str:
 
 
 def quote(text: str) -> str:
-    """Shorten a name that came from outside, for use inside a sentence."""
-    return clip(text, _LONGEST_QUOTE)
+    """Shorten text that came from outside, for use inside a sentence, without its full stop."""
+    return clip(text, _LONGEST_QUOTE).rstrip(".")
 
 
 def percent(share: float) -> str:

@@ -56,7 +56,7 @@ def derive(records: RunRecords) -> Verdict:
     for candidate in _WORST_FIRST:
         reasons = [reason for found_status, reason in found if found_status == candidate]
         if reasons:
-            status, words = candidate, _words(reasons)
+            status, words = candidate, _words(candidate, reasons)
             break
     return Verdict(
         status=status,
@@ -72,27 +72,30 @@ def derive(records: RunRecords) -> Verdict:
 def _findings(
     plan: Plan, isolation: Isolation, cells: Sequence[CellResult], claims: Sequence[Claim]
 ) -> Iterator[tuple[_Status, str]]:
-    """Everything that keeps the run from PASS, cells first."""
+    """Everything that keeps the run from PASS, the most telling first."""
+    if all(isinstance(cell, CellSkipped) for cell in cells):
+        yield "INCOMPLETE", "No cell was judged, because the plan skips them all."
+    if plan.pairing == "single":
+        yield "INCOMPLETE", "One server was measured, so there is nothing to compare it with."
     for cell in cells:
         if isinstance(cell, CellSkipped) or cell.status == "PASS":
             continue
         missing = isinstance(cell, CellInvalid) and cell.cause == "missing_boots"
-        yield ("INCOMPLETE" if missing else cell.status), f"{cell.reason} (cell {cell.cell_id})"
+        reason = f"{cell.reason.rstrip('.')} (cell {cell.cell_id})."
+        yield ("INCOMPLETE" if missing else cell.status), reason
     if isolation.status == "FAIL":
         yield "FAIL", isolation.sentence
     elif isolation.status == "INVALID":
         yield ("INCOMPLETE" if isolation.for_want_of_boots else "INVALID"), isolation.sentence
-    if all(isinstance(cell, CellSkipped) for cell in cells):
-        yield "INCOMPLETE", "no cell was judged; all cells of the plan are skipped."
     for claim in claims:
         if claim.status == "NOT_CLAIMED" and (claim.name != "faster" or plan.gates.claims_speed):
-            yield "INCOMPLETE", f"the claim {claim.name} could not be made. {claim.sentence}"
+            yield "INCOMPLETE", f"Not claimed: {claim.name}. {claim.sentence}"
 
 
-def _words(reasons: Sequence[str]) -> str:
+def _words(status: _Status, reasons: Sequence[str]) -> str:
     rest = len(reasons) - 1
-    more = f" {counted(rest, 'more finding')} of this kind." if rest else ""
-    return f"{clip(reasons[0], 1500)}{more}"
+    more = f" {counted(rest, f'more finding is {status}', f'more findings are {status}')}."
+    return f"{clip(reasons[0], 1500)}{more if rest else ''}"
 
 
 def _pass_words(plan: Plan, cells: Sequence[CellResult], headline: Sequence[HeadlineNumber]) -> str:
