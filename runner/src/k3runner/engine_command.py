@@ -8,8 +8,9 @@ from k3runner.subjects.definition import Subject, SubjectArm
 
 __all__ = ["EngineCommand", "engine_command", "public_command"]
 
-_INHERITED = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CUDA_VISIBLE_DEVICES")
+_INHERITED = ("HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CUDA_VISIBLE_DEVICES")
 """All that an engine gets from the environment of the runner."""
+_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ def engine_command(
         inherited: Environment of the runner; only names that are allowed go through.
     """
     environment = {name: inherited[name] for name in _INHERITED if name in inherited}
+    # What else lies on the user's PATH is no part of the engine; a subject may name more.
+    environment["PATH"] = f"{engine_python.parent}:{_SYSTEM_PATH}"
     environment["PYTHONNOUSERSITE"] = "1"
     environment |= subject.engine.environment
     environment |= arm.spec.environment

@@ -3,36 +3,53 @@
 import re
 from pathlib import Path
 
-__all__ = ["last_log_line", "meaningful_line", "unknown_variables"]
+__all__ = ["last_log_line", "last_words", "telling_line", "unknown_variables"]
 
 _TAIL_BYTES = 64 * 1024
 _LINE_LIMIT = 400
-_ERROR = re.compile(r"\b[A-Za-z_.]*(?:Error|Exception)\b: .+|error: .+")
+_PROCESS = re.compile(r"^\((?:\w+ )*pid=\d+\) ?")
+_LEVEL = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s[^\]]*\]\s?|^INFO:\s+")
+_ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b(?:: .*)?$")
+_USAGE = re.compile(r"^\S.*: error: .+")
+_WORDS = re.compile(r"[A-Za-z]{3}")
 _VARIABLE = re.compile(r"Unknown vLLM environment variable detected: (\w+)")
-_PREFIX = re.compile(r"^\((?:\w+ )*pid=\d+\) ?")
 
 
 def last_log_line(log: Path) -> str:
-    """The most telling line at the end of a log, shortened."""
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return "(no log)"
-    return meaningful_line(text)
+    """The line at the end of a log that says why the engine ended, shortened."""
+    return telling_line(_tail(log))
 
 
-def meaningful_line(text: str) -> str:
+def last_words(log: Path) -> str:
+    """The last line of a log with words in it: what the engine does now."""
+    worded = [line for line in _plain_lines(_tail(log)) if _WORDS.search(line)]
+    return worded[-1][:_LINE_LIMIT] if worded else "no output yet"
+
+
+def telling_line(text: str) -> str:
     """The last line that names an error; else the last one with words in it."""
-    lines = [_PREFIX.sub("", line).strip() for line in text.splitlines()]
-    telling = [line for line in lines if _ERROR.search(line)]
-    worded = [line for line in lines if re.search(r"[A-Za-z]{3}", line)]
-    chosen = (telling or worded or ["(the log is empty)"])[-1]
+    lines = _plain_lines(text)
+    telling = [line for line in lines if _ERROR.search(line) or _USAGE.search(line)]
+    worded = [line for line in lines if _WORDS.search(line)]
+    chosen = (telling or worded or ["(its log is empty)"])[-1]
     return chosen[:_LINE_LIMIT]
 
 
 def unknown_variables(text: str) -> tuple[str, ...]:
     """Environment variables that the engine says it does not know, sorted."""
     return tuple(sorted(set(_VARIABLE.findall(text))))
+
+
+def _plain_lines(text: str) -> list[str]:
+    """Lines without the names of process, level, time and source file."""
+    return [_LEVEL.sub("", _PROCESS.sub("", line.strip())).strip() for line in text.splitlines()]
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

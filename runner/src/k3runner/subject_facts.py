@@ -15,7 +15,7 @@ from k3runner.settings import RunConfig
 __all__ = ["Facts", "read_facts", "refuse_changed"]
 
 _SHOWN_DIFFERENCES = 3
-_NODE_KEYS = ("architecture", "cpu_model", "cpu_count", "gpus", "driver_version", "remarks")
+_NODE_KEYS = ("architecture", "cpu_model", "cpu_count", "gpus", "driver_version")
 """What must be equal for boots to be compared; a kernel update between attempts may be."""
 
 
