@@ -19,7 +19,7 @@ _LEFT: Final = 78
 _RIGHT: Final = 326
 _ROW_Y: Final[dict[ArmName, int]] = {"baseline": 18, "candidate": 42}
 _RATIO_ROW: Final = 30
-_WANTED_TICKS: Final = 4
+_WANTED_TICKS: Final = 5
 _METRIC_WORDS: Final = {
     "output_tokens_per_s": "throughput",
     "ttft_ms_p50": "TTFT",

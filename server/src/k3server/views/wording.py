@@ -32,6 +32,8 @@ _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _LAID_OUT: Final = frozenset("\n\t")
 _DECIMALS: Final = ((1000.0, 0), (100.0, 1), (1.0, 2))
 _KIB: Final = 1024
+_TINY: Final = 0.001
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,14 @@ def number_text(value: float) -> str:
     for least, decimals in _DECIMALS:
         if size >= least:
             return f"{value:,.{decimals}f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-    return f"{value:.3g}"
+    return _scientific(value) if size < _TINY else f"{value:.3g}"
+
+
+def _scientific(value: float) -> str:
+    digits, power = f"{value:.2g}".split("e") if "e" in f"{value:.2g}" else (f"{value:.2g}", "")
+    if not power:
+        return digits
+    return f"{digits}\N{MULTIPLICATION SIGN}10{str(int(power)).translate(_RAISED)}"
 
 
 def bytes_text(size: int) -> str:
