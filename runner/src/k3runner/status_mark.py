@@ -6,7 +6,7 @@ A status is always shown with its word; mark and colour only help.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["Mark", "Status", "Tone", "mark_of"]
+__all__ = ["Mark", "Status", "Tone", "mark_of", "without_status"]
 
 Tone = Literal["good", "bad", "warn", "odd", "quiet"]
 """What a status means for the reader; displays map it to a colour."""
@@ -43,3 +43,9 @@ _MARKS: Final[dict[str, Mark]] = {
 def mark_of(status: Status) -> Mark:
     """Return how a status is shown."""
     return _MARKS[status]
+
+
+def without_status(sentence: str, status: Status) -> str:
+    """Return `sentence` without a leading `STATUS: `, for a place that shows the status already."""
+    rest = sentence.removeprefix(f"{status}: ")
+    return rest if rest == sentence else rest[:1].upper() + rest[1:]

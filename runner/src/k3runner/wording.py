@@ -49,7 +49,13 @@ def digits(value: float, significant: int = 3) -> str:
     if abs(value) >= 10 ** (significant - 1):
         return f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
     text = f"{value:.{significant}g}"
-    return f"{value:.1e}" if "e" in text else text
+    return _scientific(value) if "e" in text else text
+
+
+def _scientific(value: float) -> str:
+    mantissa, exponent = f"{value:.1e}".split("e")
+    superscripts = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return f"{mantissa}\N{MULTIPLICATION SIGN}10{str(int(exponent)).translate(superscripts)}"
 
 
 def milliseconds(value: float | None) -> str:

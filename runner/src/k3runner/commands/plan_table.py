@@ -39,8 +39,7 @@ def _pairing(plan: Plan) -> str:
 def _boots(plan: Plan) -> list[str]:
     backends = {arm.name: arm.decode_backend for arm in plan.arms}
     return [
-        f"{boot.slot + 1}  {boot.arm:<9}  backend {visible(backends[boot.arm])}, "
-        f"pair {boot.pair + 1}"
+        f"{boot.slot}  {boot.arm:<9}  backend {visible(backends[boot.arm])}, pair {boot.pair}"
         for boot in plan.boots
     ]
 

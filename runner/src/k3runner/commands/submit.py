@@ -1,6 +1,5 @@
 """`k3-eval submit`: send a bundle to a registry."""
 
-import asyncio
 import json
 import os
 from typing import Final
@@ -32,6 +31,8 @@ def submit(
 ) -> None:
     """Submit the bundle."""
     # Imported when the command runs, so that `--help` answers at once.
+    import asyncio  # noqa: PLC0415
+
     from k3runner.bundle_file import existing_bundle  # noqa: PLC0415
     from k3runner.commands.sound_bundle import sound_manifest  # noqa: PLC0415
     from k3runner.errors import UsageError  # noqa: PLC0415

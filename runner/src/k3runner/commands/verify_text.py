@@ -5,6 +5,7 @@ from typing import Any
 
 from k3bundle.verify import Report
 from k3runner.commands.failure import finding_lines
+from k3runner.display.sentences import bare_sentence
 from k3runner.status_mark import mark_of
 from k3runner.visible import visible
 from k3runner.wording import plural
@@ -21,7 +22,7 @@ def report_lines(report: Report) -> list[str]:
         lines.append(f"change   {change.repository} #{change.pull_request} {change.commit_sha}")
     if report.verdict is not None:
         mark = mark_of(report.verdict.status)
-        lines.append(f"verdict  {mark.glyph} {mark.word}: {visible(report.verdict.sentence)}")
+        lines.append(f"verdict  {mark.glyph} {mark.word}: {bare_sentence(report.verdict)}")
     lines.append(f"signer   {visible(report.signer_fingerprint or 'none that checks out')}")
     return [*lines, *finding_lines(report.findings)]
 

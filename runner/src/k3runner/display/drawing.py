@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from k3runner.display.progress import BootState, CellState, Progress
-from k3runner.display.sentences import ARM_LETTERS
+from k3runner.display.sentences import ARM_LETTERS, bare_sentence
 from k3runner.status_mark import Tone, mark_of
 from k3runner.visible import one_line, visible
 from k3runner.wording import seconds
@@ -37,7 +37,7 @@ def draw(progress: Progress, now_s: float, width: int) -> RenderableType:
     parts: list[RenderableType] = [_head(progress, now_s), Text(), _boots(progress, now_s, width)]
     boot = _current(progress)
     if boot is not None and progress.verdict is None:
-        parts += [Text(), _cells(boot, len(progress.boots), now_s)]
+        parts += [Text(), _cells(boot, now_s)]
         if boot.phase == "starting":
             parts += [Text(), _log_line(boot, width)]
     return Padding(Group(*parts), (1, 2, 1, 2))
@@ -62,7 +62,7 @@ def draw_verdict(progress: Progress) -> RenderableType:
             Text(shown.word, style=style),
             Text(visible(claim.sentence)),
         )
-    body: list[RenderableType] = [Text(visible(verdict.sentence), style="bold"), Text(), claims]
+    body: list[RenderableType] = [Text(bare_sentence(verdict), style="bold"), Text(), claims]
     if progress.bundle_path is not None:
         body += [Text(), _labelled("bundle", progress.bundle_path)]
         body += [_labelled("digest", progress.bundle_sha256 or "")]
@@ -140,13 +140,13 @@ def _boot_status(boot: BootState, now_s: float) -> Text:
     return Text(f"✓ {took}", style="green")
 
 
-def _cells(boot: BootState, boots: int, now_s: float) -> RenderableType:
+def _cells(boot: BootState, now_s: float) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(4):
         table.add_column(no_wrap=True, overflow="ellipsis")
     for cell in boot.cells:
         table.add_row(*_cell_row(cell, now_s))
-    title = Text(f"Boot {boot.slot + 1} of {boots}", style="bold")
+    title = Text(f"Boot {boot.slot}", style="bold")
     title.append(f"  {boot.arm}, backend {visible(boot.backend)}", style="default")
     return Group(title, table)
 

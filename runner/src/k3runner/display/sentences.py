@@ -18,11 +18,11 @@ from k3runner.events import (
     RunFinished,
     RunStarted,
 )
-from k3runner.status_mark import mark_of
+from k3runner.status_mark import mark_of, without_status
 from k3runner.visible import one_line, visible
 from k3runner.wording import plural, seconds
 
-__all__ = ["ARM_LETTERS", "HOW_ENDED", "sentence", "verdict_lines"]
+__all__ = ["ARM_LETTERS", "HOW_ENDED", "bare_sentence", "sentence", "verdict_lines"]
 
 ARM_LETTERS: Final = {"baseline": "A", "candidate": "B"}
 """The letter of each arm in an A-B-B-A order."""
@@ -45,14 +45,14 @@ def sentence(event: Event) -> str:  # noqa: PLR0911
             return _run_started(event)
         case BootStarting():
             return (
-                f"boot {event.slot + 1} of {event.slot_count}: starting the {event.arm} "
-                f"(backend {visible(event.decode_backend)})"
+                f"boot {event.slot} ({event.slot_count} in all): starting the {event.arm}, "
+                f"backend {visible(event.decode_backend)}"
             )
         case BootWaiting():
             line = one_line(event.last_log_line, _LOG_LINE) or "no output yet"
-            return f"boot {event.slot + 1}: not ready after {seconds(event.waited_s)}; log: {line}"
+            return f"boot {event.slot}: not ready after {seconds(event.waited_s)}; log: {line}"
         case BootBecameReady():
-            return f"boot {event.slot + 1}: ready after {seconds(event.ready_after_s)}"
+            return f"boot {event.slot}: ready after {seconds(event.ready_after_s)}"
         case BootEnded():
             return _boot_ended(event)
         case CellStarted() | CellProgress() | CellEnded():
@@ -61,9 +61,14 @@ def sentence(event: Event) -> str:  # noqa: PLR0911
             return f"note: {visible(event.text)}"
         case RunFinished():
             mark = mark_of(event.verdict.status)
-            return f"verdict {mark.glyph} {mark.word}: {visible(event.verdict.sentence)}"
+            return f"verdict {mark.glyph} {mark.word}: {bare_sentence(event.verdict)}"
         case BundleSealed():
             return f"sealed {event.bundle_path} (digest {event.bundle_sha256})"
+
+
+def bare_sentence(verdict: Verdict) -> str:
+    """Return the verdict's sentence for a place that shows the status already."""
+    return visible(without_status(verdict.sentence, verdict.status))
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
@@ -88,11 +93,11 @@ def _run_started(event: RunStarted) -> str:
 def _boot_ended(event: BootEnded) -> str:
     how = HOW_ENDED.get(event.how, event.how)
     detail = "" if event.how == "clean" or not event.detail else f": {visible(event.detail)}"
-    return f"boot {event.slot + 1}: {how}{detail}"
+    return f"boot {event.slot}: {how}{detail}"
 
 
 def _cell(event: CellStarted | CellProgress | CellEnded) -> str:
-    where = f"boot {event.slot + 1}: {event.cell_id}"
+    where = f"boot {event.slot}: {event.cell_id}"
     match event:
         case CellStarted():
             return f"{where}: {plural(event.requests_planned, 'request')}"

@@ -9,7 +9,7 @@ from k3runner.report.cell_rows import cell_rows
 from k3runner.report.charts import coverage_bars, interval_rows, serving_charts, token_rows
 from k3runner.report.facts import attempt_rows, boot_rows, fact_groups
 from k3runner.report.view import ClaimCard, HeadlineView, ReportView, SealView
-from k3runner.status_mark import Status
+from k3runner.status_mark import Status, without_status
 from k3runner.wording import number_with_unit
 
 __all__ = ["CLAIM_QUESTIONS", "build_view"]
@@ -41,7 +41,7 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
         tier=records.plan.tier,
         subject=records.plan.subject,
         status=verdict.status,
-        sentence=verdict.sentence,
+        sentence=without_status(verdict.sentence, verdict.status),
         trust=trust,
         trust_sentence=trust_sentence,
         resumed=verdict.resumed,

@@ -33,10 +33,10 @@ def boot_rows(records: RunRecords) -> tuple[tuple[str, ...], ...]:
         up, end = ready.get(boot.boot_id), stopped.get(boot.boot_id)
         rows.append(
             (
-                str(boot.slot + 1),
+                str(boot.slot),
                 boot.arm,
                 backends.get(boot.arm, "unknown"),
-                str(boot.attempt + 1),
+                str(boot.attempt),
                 seconds(up.ready_after_ms / _MS_PER_S) if up else "never",
                 _end(end),
             )
@@ -48,7 +48,7 @@ def attempt_rows(records: RunRecords) -> tuple[tuple[str, ...], ...]:
     """Return one row per attempt: number, start, kind, torn lines dropped."""
     return tuple(
         (
-            str(attempt.attempt + 1),
+            str(attempt.attempt),
             attempt.started_at_utc,
             "resumed" if attempt.resumed else "first start",
             count_text(attempt.torn_lines_dropped),

@@ -50,6 +50,7 @@ def render_html(view: ReportView) -> str:
         interval_groups=_by_cell(view.intervals),
         coverage_groups=_by_cell(view.coverage),
         reach=_reach(view.intervals),
+        axis=plots.ratio_axis(_reach(view.intervals)),
         last_ms=max((at for row in view.tokens for at in row.at_ms), default=0.0),
     )
 

@@ -14,7 +14,7 @@ from k3runner.report import svg
 from k3runner.report.view import CoverageBar, IntervalRow, ServingChart, TokenRow
 from k3runner.wording import digits, percent, plural
 
-__all__ = ["boot_dots", "coverage_bar", "nice_ceiling", "ratio_interval", "token_row"]
+__all__ = ["boot_dots", "coverage_bar", "nice_ceiling", "ratio_axis", "ratio_interval", "token_row"]
 
 _LETTERS: Final = {"baseline": "A", "candidate": "B"}
 _DOTS_HEIGHT: Final = 168
@@ -46,14 +46,14 @@ def boot_dots(plot: ServingChart) -> Markup:
     for index, dot in enumerate(plot.dots):
         letter = _LETTERS.get(dot.arm, "?")
         parts.append(svg.text(x(index), _BOTTOM + 20, letter, f"arm {dot.arm}", "middle"))
-        parts.append(svg.text(x(index), _BOTTOM + 34, f"boot {dot.slot + 1}", "tick", "middle"))
+        parts.append(svg.text(x(index), _BOTTOM + 34, f"boot {dot.slot}", "tick", "middle"))
         if dot.value is None:
             parts.append(svg.text(x(index), _BOTTOM - 6, "none", "tick", "middle"))
             continue
         parts.append(_arm_mark(dot.arm, x(index), y(dot.value)))
         parts.append(svg.text(x(index), y(dot.value) - 11, digits(dot.value), "value", "middle"))
     spoken = ", ".join(
-        f"boot {dot.slot + 1} {dot.arm} "
+        f"boot {dot.slot} {dot.arm} "
         + ("no value" if dot.value is None else f"{digits(dot.value)} {plot.unit}")
         for dot in plot.dots
     )
@@ -86,7 +86,7 @@ def ratio_interval(row: IntervalRow, reach: float) -> Markup:
         row: The ratio.
         reach: Half the axis, as a log ratio; shared by all rows, so that they compare.
     """
-    spread = min(max(reach, _LEAST_REACH), _MOST_REACH)
+    spread = _spread(reach)
 
     def x(ratio: float) -> str:
         share = 0.5 + math.log(ratio) / spread / 2
@@ -115,6 +115,15 @@ def ratio_interval(row: IntervalRow, reach: float) -> Markup:
     return svg.chart(f"{row.metric} of {row.cell_id}: {_interval_words(row)}", 30, parts)
 
 
+def ratio_axis(reach: float) -> tuple[float, float]:
+    """Return the ratios at both ends of the axis of `ratio_interval`."""
+    return math.exp(-_spread(reach)), math.exp(_spread(reach))
+
+
+def _spread(reach: float) -> float:
+    return min(max(reach, _LEAST_REACH), _MOST_REACH)
+
+
 def _interval_words(row: IntervalRow) -> str:
     if row.lower is None or row.upper is None:
         return f"ratio {row.ratio:.3f}, no bounds from {plural(row.pairs, 'pair')}"
@@ -122,17 +131,17 @@ def _interval_words(row: IntervalRow) -> str:
 
 
 def coverage_bar(bar: CoverageBar, minimum: float) -> Markup:
-    """Return decode steps on the expected path as a part of all; the rest is hatched."""
+    """Return decode steps on the expected path as a part of all; the rest is outlined."""
     if not bar.available or bar.decode_steps == 0:
         words = "no decode step" if bar.available else "not reported by the engine"
         parts = [svg.rect("0%", 4, "100%", 12, "bar none")]
         return svg.chart(f"{bar.cell_id}, {bar.arm}: {words}", 20, parts)
     share = bar.expected_steps / bar.decode_steps
-    parts = [
-        svg.rect("0%", 4, "100%", 12, "bar other"),
-        svg.rect("0%", 4, svg.percent_of(share), 12, f"bar {bar.arm}"),
-        svg.line(svg.percent_of(minimum), 1, svg.percent_of(minimum), 19, "gate"),
-    ]
+    split = svg.percent_of(share)
+    parts = [svg.rect("0%", 4, split, 12, f"bar {bar.arm}")]
+    if share < 1:
+        parts.append(svg.rect(split, 4, svg.percent_of(1 - share), 12, "bar other"))
+    parts.append(svg.line(svg.percent_of(minimum), 1, svg.percent_of(minimum), 19, "gate"))
     words = f"{percent(share)} of {plural(bar.decode_steps, 'decode step')} on {bar.expected_path}"
     return svg.chart(f"{bar.cell_id}, {bar.arm}: {words}; gate {percent(minimum)}", 20, parts)
 
@@ -145,7 +154,7 @@ def token_row(row: TokenRow, last_ms: float) -> Markup:
         tall = 5.0 if tokens == 1 else 9.0
         parts.append(svg.line(x, 13 - tall, x, 13 + tall, f"token {row.arm}"))
     first = f"first after {digits(row.at_ms[0])} ms" if row.at_ms else "no token"
-    words = f"boot {row.slot + 1}, {row.arm}: {plural(sum(row.tokens), 'token')}, {first}"
+    words = f"boot {row.slot}, {row.arm}: {plural(sum(row.tokens), 'token')}, {first}"
     return svg.chart(words, 26, parts)
 
 
