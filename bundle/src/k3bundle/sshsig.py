@@ -217,11 +217,11 @@ def _load_key(blob: bytes) -> PublicKey:
         raise SignatureError("Expected a valid public key, found a malformed one.") from error
     if not isinstance(key, PublicKey) or _key_blob(_line(key)) != blob:
         raise SignatureError("Expected a public key in its one encoding, found another.")
-    is_rsa = isinstance(key, rsa.RSAPublicKey)
-    if is_rsa and not _SHORTEST_RSA_BITS <= key.key_size <= _LONGEST_RSA_BITS:
+    bits = key.key_size if isinstance(key, rsa.RSAPublicKey) else _SHORTEST_RSA_BITS
+    if not _SHORTEST_RSA_BITS <= bits <= _LONGEST_RSA_BITS:
         raise SignatureError(
             f"Expected an RSA key of {_SHORTEST_RSA_BITS} to {_LONGEST_RSA_BITS} bits, found "
-            f"{key.key_size}."
+            f"{bits}."
         )
     return key
 

@@ -28,7 +28,9 @@ def verdict_differences(derived: JSON, stored: JSON, path: str = "$") -> Iterato
         `number-mismatch` for numbers, `verdict-mismatch` for everything else.
     """
     if isinstance(derived, dict) and isinstance(stored, dict):
-        for key in sorted(derived.keys() | stored.keys()):
+        # Plain fields come before lists, so that a different status is listed whatever follows.
+        keys = derived.keys() | stored.keys()
+        for key in sorted(keys, key=lambda key: (isinstance(derived.get(key), list | dict), key)):
             here = f"{path}.{_shown(key)[1:-1]}"
             if key in derived and key in stored:
                 yield from verdict_differences(derived[key], stored[key], here)
