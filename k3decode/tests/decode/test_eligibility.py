@@ -18,6 +18,7 @@ GOOD = StartupFacts(
     lora=False,
     graph_replay=False,
     second_runner=False,
+    prefix_caching=False,
     draft_tokens=3,
 )
 # One change per row of the model's table, in its order.
@@ -31,6 +32,7 @@ WRONG: tuple[dict[str, object], ...] = (
     {"lora": True},
     {"graph_replay": True},
     {"second_runner": True},
+    {"prefix_caching": True},
 )
 
 
@@ -51,6 +53,10 @@ def test_every_rule_has_its_deployment() -> None:
 @pytest.mark.parametrize("scope", [None, SCOPE])
 def test_each_rule_refuses_with_its_own_reason(row: int, scope: PreparedScope | None) -> None:
     assert refusals(changed(WRONG[row]), scope) == (MODEL_RULES[row][1],)
+
+
+def test_prefix_caching_without_speculation_is_served() -> None:
+    assert refusals(changed({"prefix_caching": True, "draft_tokens": 0}), SCOPE) == ()
 
 
 def test_too_many_drafts_refuse_the_candidate_only() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.server import Server, engine
+from .server import Server, engine
 
 # Stock reads long prompts in many chunks. The candidate's first chunk of a long prompt is larger
 # than its scope, so that it falls back, and the rest is inside it.

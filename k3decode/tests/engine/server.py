@@ -28,12 +28,18 @@ _ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",
     "VLLM_PLUGINS": "k3decode",
 }
-_FLAGS = (
-    "--host 127.0.0.1 --dtype float32 --max-model-len 2048 --max-num-seqs 8 --seed 0 "
-    "--enforce-eager --distributed-executor-backend uni --kv-cache-memory-bytes 67108864 "
-    "--enable-prompt-tokens-details --worker-extension-cls "
-    "k3decode.vllm_plugin.worker_extension.K3DecodeWorkerExtension"
-).split()
+_FLAGS = {
+    "--host": "127.0.0.1",
+    "--served-model-name": MODEL_NAME,
+    "--dtype": "float32",
+    "--max-model-len": "2048",
+    "--max-num-seqs": "8",
+    "--seed": "0",
+    "--distributed-executor-backend": "uni",
+    "--kv-cache-memory-bytes": str(64 << 20),
+    "--structured-outputs-config": '{"backend": "xgrammar", "disable_any_whitespace": true}',
+    "--worker-extension-cls": "k3decode.vllm_plugin.worker_extension.K3DecodeWorkerExtension",
+}
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,11 @@ class Server:
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Send JSON, return the JSON answer; an HTTP error raises with the server's words."""
-        request = urllib.request.Request(
+        request = urllib.request.Request(  # noqa: S310  # loopback http
             self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             text = error.read().decode()
@@ -103,10 +109,9 @@ def engine(
 ) -> Iterator[Server]:
     """Run an engine in a process group of its own, from ready to stopped."""
     port = _free_port()
-    outputs = {"backend": "xgrammar", "disable_any_whitespace": True}
-    command = [str(python.parent / "vllm"), "serve", str(model), "--port", str(port), *_FLAGS]
-    command += ["--served-model-name", MODEL_NAME]
-    command += ["--structured-outputs-config", json.dumps(outputs)]
+    command = [str(python.parent / "vllm"), "serve", str(model), "--port", str(port)]
+    command += [part for pair in _FLAGS.items() for part in pair]
+    command += ["--enforce-eager", "--enable-prompt-tokens-details"]
     command += ["--additional-config", json.dumps({"k3decode": {"decode_backend": backend}})]
     environment = {**os.environ, **_ENVIRONMENT}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -128,7 +133,7 @@ def _ready(process: subprocess.Popen[bytes], url: str, backend: str, log: Path) 
     limit = time.monotonic() + READY_LIMIT_S
     while time.monotonic() < limit and process.poll() is None:
         try:
-            with urllib.request.urlopen(url + "/health", timeout=5):
+            with urllib.request.urlopen(url + "/health", timeout=5):  # noqa: S310
                 return Server(url=url, backend=backend)
         except OSError:
             time.sleep(0.25)

@@ -26,6 +26,8 @@ class StartupFacts:
     """Whether steps may be replayed from captured graphs without running Python."""
     second_runner: bool
     """Whether the engine's second model runner is used instead of the first."""
+    prefix_caching: bool
+    """Whether prompts may start from cached state."""
     draft_tokens: int
     """Draft tokens of each request and step; 0 without speculation."""
 
@@ -68,6 +70,11 @@ MODEL_RULES: tuple[Rule, ...] = (
     (
         lambda facts: facts.second_runner,
         "state pages are read as the first model runner lays them out: use that runner",
+    ),
+    (
+        lambda facts: facts.prefix_caching and facts.draft_tokens > 0,
+        "the engine copies cached state under speculation with GPU kernels: pass "
+        "--no-enable-prefix-caching, or no --speculative-config",
     ),
 )
 """What the model class needs under either backend: condition that refuses, and reason."""

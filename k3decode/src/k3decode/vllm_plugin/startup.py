@@ -29,6 +29,7 @@ def startup_facts(vllm_config: Any) -> StartupFacts:
         lora=vllm_config.lora_config is not None,
         graph_replay=mode is not None and mode.name != "NONE",
         second_runner=bool(vllm_config.use_v2_model_runner),
+        prefix_caching=bool(vllm_config.cache_config.enable_prefix_caching),
         draft_tokens=0 if speculative is None else speculative.num_speculative_tokens,
     )
 
