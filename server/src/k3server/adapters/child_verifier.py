@@ -24,6 +24,7 @@ _LOG: Final = logging.getLogger("k3server.verifier")
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 _MAX_WORDS_BYTES: Final = 64 * 1024
 _TOO_MUCH: Final = "A bundle of a standard tier verifies in seconds; run `k3-eval verify` on it."
+_DEFECT: Final = "Run `k3-eval verify` on the bundle; if that is content, report a defect."
 _ENVIRONMENT: Final = {
     "LANG": "C.UTF-8",
     # One thread each: a pool of threads would only reserve address space that the limit counts.
@@ -43,15 +44,15 @@ _ANSWER: Final = TypeAdapter(_Answer)
 class ChildVerifier:
     """A `Verifier` that starts `python -m k3server.verify_child` for each archive."""
 
-    def __init__(self, settings: Settings, *, module: str = "k3server.verify_child") -> None:
+    def __init__(self, settings: Settings, *, python: str = sys.executable) -> None:
         """Keep the limits.
 
         Args:
             settings: Where the limits come from.
-            module: The program to run; tests give programs that misbehave.
+            python: The interpreter to run it with; tests give programs that misbehave.
         """
         self._settings = settings
-        self._module = module
+        self._python = python
 
     async def verify(self, archive: Path, change: ChangeUnderTest) -> Verification:
         """Judge the archive; a crash or a limit that is reached is a refusal, too."""
@@ -85,10 +86,10 @@ class ChildVerifier:
 
     def _command(self, archive: Path, change: ChangeUnderTest) -> tuple[str, ...]:
         return (
-            sys.executable,
+            self._python,
             "-I",
             "-m",
-            self._module,
+            "k3server.verify_child",
             str(archive.resolve()),
             f"--repository={change.repository}",
             f"--pull-request={change.pull_request}",
@@ -111,7 +112,7 @@ class ChildVerifier:
             return _unjudged(
                 "verification-crashed",
                 f"Expected an answer from the verifier, found that it ended with {how}.",
-                "Run `k3-eval verify` on the bundle; if that is content, report a defect.",
+                _DEFECT,
             )
         return _read_answer(answer)
 
@@ -125,11 +126,17 @@ def _read_answer(answer: bytes) -> Verification:
         return _unjudged(
             "verification-crashed",
             "Expected an answer from the verifier, found something else.",
-            "Run `k3-eval verify` on the bundle; if that is content, report a defect.",
+            _DEFECT,
         )
-    if read.document is not None and not findings:
+    if findings:
+        return Refused("The bundle was refused", findings)
+    if read.document is not None:
         return Verified(read.document)
-    return Refused("The bundle was refused", findings)
+    return _unjudged(
+        "verification-crashed",
+        "Expected findings or a document from the verifier, found neither.",
+        _DEFECT,
+    )
 
 
 def _unjudged(code: str, why: str, hint: str) -> Refused:
