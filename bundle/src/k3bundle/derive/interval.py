@@ -30,7 +30,7 @@ _LARGEST_LOG: Final = 700.0
 """exp of more overflows a double. Only absurd records come near."""
 _MOST_DEGREES: Final = 200
 """Beyond, the t distribution moves the effect by less than a part in a thousand."""
-_STEPS: Final = 1000
+_STEPS: Final = 800
 _TAIL: Final = 9.0
 """Standard deviations after which the normal density is below 1e-17."""
 

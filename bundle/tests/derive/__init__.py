@@ -1,0 +1,1 @@
+"""Tests of the derivation of a verdict."""
