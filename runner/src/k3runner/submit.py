@@ -7,6 +7,7 @@ unique by the digest of its bundle. So a lost answer, a restart of the registry 
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -210,7 +211,9 @@ def _receipt(answer: _Answer, registry: str) -> Receipt:
 
 def _connection_problem(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"the registry cannot be reached ({one_line(str(error), 160)})"
+        code = error.os_error.errno
+        why = os.strerror(code) if code else one_line(str(error.os_error), 160)
+        return f"the registry cannot be reached ({why[:1].lower()}{why[1:]})"
     if isinstance(error, TimeoutError):
         return "the registry did not answer in time"
     return f"the connection to the registry broke ({type(error).__name__})"

@@ -11,10 +11,11 @@ __all__ = ["change_from_flags", "optional_change"]
 
 _REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9_.-]{1,100}")
 _FULL_SHA: Final = re.compile(r"[0-9a-f]{40}")
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _LARGEST_NUMBER: Final = 10_000_000
 
 
-def change_from_flags(repository: str, pull_request: int, commit: str) -> ChangeUnderTest:
+def change_from_flags(repository: str, pull_request: str, commit: str) -> ChangeUnderTest:
     """Check the flags of a change and return the record.
 
     Raises:
@@ -25,18 +26,20 @@ def change_from_flags(repository: str, pull_request: int, commit: str) -> Change
             f"--repository must look like OWNER/NAME, found `{one_line(repository, 80)}`.",
             "Take the two words after the host in the repository's address.",
         )
-    if not 1 <= pull_request <= _LARGEST_NUMBER:
+    number = int(pull_request) if _DIGITS.fullmatch(pull_request) else 0
+    if not 1 <= number <= _LARGEST_NUMBER:
+        found = one_line(pull_request, 80)
         raise UsageError(
-            f"--pull-request must be a number from 1 to {_LARGEST_NUMBER}, found {pull_request}.",
+            f"--pull-request must be a number from 1 to {_LARGEST_NUMBER}, found `{found}`.",
             "Take the number at the end of the pull request's address.",
         )
     if not _FULL_SHA.fullmatch(commit):
         raise UsageError(_why_not_a_sha(commit), "Get it with `git rev-parse HEAD`.")
-    return ChangeUnderTest(repository=repository, pull_request=pull_request, commit_sha=commit)
+    return ChangeUnderTest(repository=repository, pull_request=number, commit_sha=commit)
 
 
 def optional_change(
-    repository: str | None, pull_request: int | None, commit: str | None
+    repository: str | None, pull_request: str | None, commit: str | None
 ) -> ChangeUnderTest | None:
     """Return the change when all three flags are given, and None when none is.
 

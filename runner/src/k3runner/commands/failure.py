@@ -21,10 +21,9 @@ def failure_code(error: Exception) -> ExitCode:
     from k3runner.errors import RefusedError, RunnerError  # noqa: PLC0415
 
     if isinstance(error, typer.TyperException):
-        _say(
-            f"{error.format_message().rstrip('.')}. `k3-eval --help` lists the commands, and "
-            "`k3-eval COMMAND --help` shows every flag with an example."
-        )
+        # Only some of typer's errors know the command they happened in.
+        where = getattr(getattr(error, "ctx", None), "command_path", "k3-eval")
+        _say(f"{error.format_message().rstrip('.')}. `{where} --help` shows what there is.")
         return ExitCode.USAGE
     if isinstance(error, RunnerError):
         if isinstance(error, RefusedError):

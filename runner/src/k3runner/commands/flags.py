@@ -26,7 +26,7 @@ __all__ = [
 Repository = Annotated[
     str, typer.Option(metavar="OWNER/NAME", help="Repository of the pull request.")
 ]
-PullRequest = Annotated[int, typer.Option(metavar="N", help="Number of the pull request.")]
+PullRequest = Annotated[str, typer.Option(metavar="N", help="Number of the pull request.")]
 Commit = Annotated[
     str,
     typer.Option(metavar="SHA", help="Full SHA, 40 hex digits, of the commit under evaluation."),

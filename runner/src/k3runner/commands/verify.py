@@ -34,7 +34,7 @@ def verify(
         str | None, typer.Option(metavar="OWNER/NAME", help="The repository it must be about.")
     ] = None,
     pull_request: Annotated[
-        int | None, typer.Option(metavar="N", help="The pull request it must be about.")
+        str | None, typer.Option(metavar="N", help="The pull request it must be about.")
     ] = None,
     commit: Annotated[
         str | None, typer.Option(metavar="SHA", help="The full commit SHA it must be about.")
@@ -50,16 +50,18 @@ def verify(
     """Verify the bundle."""
     # Imported when the command runs, so that `--help` answers at once.
     from k3bundle.policy import Policy  # noqa: PLC0415
-    from k3bundle.verify import verify as verify_files  # noqa: PLC0415
-    from k3runner.bundle_file import read_bundle  # noqa: PLC0415
     from k3runner.commands.change import optional_change  # noqa: PLC0415
-    from k3runner.commands.verify_text import report_lines, report_object  # noqa: PLC0415
+    from k3runner.commands.verify_text import (  # noqa: PLC0415
+        report_lines,
+        report_object,
+        verified,
+    )
 
     policy = Policy(
         change=optional_change(repository, pull_request, commit),
         allowed_signers=frozenset(signer) if signer else None,
     )
-    report = verify_files(read_bundle(bundle), policy)
+    report = verified(bundle, policy)
     if as_json:
         typer.echo(json.dumps(report_object(report), ensure_ascii=False))
     else:

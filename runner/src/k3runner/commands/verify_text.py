@@ -1,16 +1,32 @@
-"""A verification report as lines for a person and as an object for a program. Pure."""
+"""Verifies a bundle's file, and tells the report as lines for a person or as an object."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from k3bundle.verify import Report
+from k3bundle.errors import BundleError
+from k3bundle.policy import Policy
+from k3bundle.verify import Report, verify
+from k3runner.bundle_file import read_bundle
 from k3runner.commands.failure import finding_lines
 from k3runner.display.sentences import bare_sentence
 from k3runner.status_mark import mark_of
 from k3runner.visible import visible
 from k3runner.wording import plural
 
-__all__ = ["report_lines", "report_object"]
+__all__ = ["report_lines", "report_object", "verified"]
+
+
+def verified(path: Path, policy: Policy) -> Report:
+    """Return the report of the bundle at `path`; an archive that cannot be read has findings too.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    try:
+        return verify(read_bundle(path), policy)
+    except BundleError as error:
+        return Report(findings=error.findings, verdict=None, manifest=None, signer_fingerprint=None)
 
 
 def report_lines(report: Report) -> list[str]:
@@ -23,7 +39,8 @@ def report_lines(report: Report) -> list[str]:
     if report.verdict is not None:
         mark = mark_of(report.verdict.status)
         lines.append(f"verdict  {mark.glyph} {mark.word}: {bare_sentence(report.verdict)}")
-    lines.append(f"signer   {visible(report.signer_fingerprint or 'none that checks out')}")
+    if report.signer_fingerprint is not None:
+        lines.append(f"signer   {visible(report.signer_fingerprint)}")
     return [*lines, *finding_lines(report.findings)]
 
 
