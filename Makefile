@@ -1,0 +1,94 @@
+# The only door: every command of this repository. `make` alone lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The Python that environments are made with; the engine's lock needs CPython 3.11.
+PYTHON ?= $(shell for p in python3.11 python3; do \
+	"$$p" -c "" 2>/dev/null && echo "$$p" && break; done)
+# The pull request that the evidence is for.
+REPOSITORY ?= local/k3-eval
+PULL_REQUEST ?= 1
+# Full SHA of the commit under evaluation; empty: the one that is checked out here.
+COMMIT ?=
+# Base URL of an OpenAI-compatible server that already runs; empty: boot engines from the locks.
+ENGINE_URL ?=
+# Port of the registry on loopback.
+REGISTRY_PORT ?= 8765
+# Folder that offers wheels beside the package index; empty: only the index.
+WHEELS ?=
+# KEEP=1 leaves the registry of `make eval` running.
+KEEP ?=
+# UPGRADE=1 lets `make lock` take newer versions.
+UPGRADE ?=
+
+HOUSE = "$(PYTHON)" tools/house.py
+INSTALL = $(HOUSE) install --wheels "$(WHEELS)"
+DEV = .k3eval/env/dev/bin
+KERNELS = .k3eval/env/kernels/bin
+# Byte code makes a second start fast; some machines switch it off.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help eval serve test lint format types contracts schema schema-check test-house test-unit \
+	test-engine test-env lock clean
+
+##@ Use
+help: ## List every target with a sentence.
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+eval: ## Install what is missing, evaluate with the smoke tier, submit, print verdict and page.
+	@$(HOUSE) eval --repository "$(REPOSITORY)" --pull-request "$(PULL_REQUEST)" \
+		--commit "$(COMMIT)" --engine-url "$(ENGINE_URL)" --registry-port "$(REGISTRY_PORT)" \
+		--wheels "$(WHEELS)" --keep "$(KEEP)"
+
+serve: ## Run the registry on loopback until Ctrl-C, to look at submissions again.
+	@$(HOUSE) serve --registry-port "$(REGISTRY_PORT)" --wheels "$(WHEELS)"
+
+##@ Check
+test: ## Run everything that CI runs, and print the time of each part.
+	@$(HOUSE) parts test-env lint types contracts schema-check test-house test-unit test-engine \
+		"PYTHON=$(PYTHON)" "WHEELS=$(WHEELS)"
+
+test-env: ## Install the environments that the other parts of the tests need.
+	@$(INSTALL) dev kernels engine referee registry
+
+lint: ## Check style and format of Python, shell and YAML files.
+	$(DEV)/ruff check .
+	$(DEV)/ruff format --check .
+	$(DEV)/shellcheck .ci/run
+	$(DEV)/hadolint image/registry.Dockerfile
+	$(DEV)/yamllint --strict compose.yaml
+
+format: ## Rewrite Python files in the one format, and fix what can be fixed safely.
+	$(DEV)/ruff format .
+	$(DEV)/ruff check --fix .
+
+types: ## Check types of all packages and their tests, strictly.
+	$(DEV)/mypy bundle runner server k3decode tools tests
+
+contracts: ## Check which package and module may import which.
+	$(DEV)/lint-imports --no-cache
+
+schema: ## Write the JSON Schemas of all records to bundle/schema.
+	$(DEV)/python -m k3bundle.schema_export bundle/schema
+
+schema-check: ## Check that bundle/schema is what the records say.
+	$(DEV)/python -m k3bundle.schema_export bundle/schema --check
+
+test-house: ## Test what crosses packages: architecture, documentation, contracts, installation.
+	$(DEV)/python -m pytest tests tools
+
+test-unit: ## Test each package on its own.
+	$(DEV)/python -m pytest -m "not engine" bundle runner server
+	$(KERNELS)/python -m pytest -m "not engine" k3decode
+
+test-engine: ## Test with a real engine: plugin, planted faults, interruption, the whole chain.
+	$(DEV)/python -m pytest -m engine runner server k3decode tests
+
+##@ Keep
+lock: ## Make all locks under requirements/ again; UPGRADE=1 takes newer versions.
+	@$(HOUSE) lock --wheels "$(WHEELS)" --upgrade "$(UPGRADE)"
+
+clean: ## Remove everything that was made here: environments, runs, the registry's data.
+	@$(HOUSE) clean

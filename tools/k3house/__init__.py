@@ -1,0 +1,1 @@
+"""The house: installation from locks, and the drivers behind the Makefile. Stdlib only."""
