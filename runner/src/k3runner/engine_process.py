@@ -167,6 +167,8 @@ def start_engine(command: EngineCommand, *, log: Path, folder: Path) -> EnginePr
         supervisor.kill()
         said = _pipe(supervisor.stderr).read().decode("utf-8", "replace").strip().splitlines()
         supervisor.wait()
+        for stream in (supervisor.stdin, stdout, supervisor.stderr):
+            _pipe(stream).close()
         raise EngineError(
             f"The engine could not be started: {said[-1] if said else 'no word from it'}.",
             f"Check that {command.argv[0]} is the engine's Python.",

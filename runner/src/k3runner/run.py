@@ -139,9 +139,7 @@ def resume(
         )
         refuse_changed(facts, found)
         torn = mend(run_folder)
-        state = state_of(
-            read_lines(run_folder / layout.BOOTS), read_lines(run_folder / layout.CELLS)
-        )
+        state = state_of(read_lines(run_folder / layout.CELLS))
         attempt = len(read_lines(run_folder / layout.ATTEMPTS))
         start = _Start(run_folder, plan, identity, facts, state, attempt, torn_lines=torn)
         return _execute(config, start, signer, emit)
@@ -176,14 +174,6 @@ def _execute(
         emit(Remark(remark))
     places = _places(config, start.folder)
     with Journal(start.folder) as journal:
-        journal.attempt(
-            AttemptRecord(
-                attempt=start.attempt,
-                started_at_utc=utc_now(),
-                resumed=start.attempt > 0,
-                torn_lines_dropped=start.torn_lines,
-            )
-        )
         context = RunContext(
             config=config,
             plan=plan,
@@ -201,6 +191,7 @@ def _execute(
             places=places,
             emit=emit,
         )
+        _journal_attempt(context, torn_lines=start.torn_lines)
         asyncio.run(_run_boots(context))
     sealed = seal_run(start.folder, identity.run_id, signer, local_identities(places))
     emit(RunFinished(verdict=sealed.verdict))
@@ -214,11 +205,37 @@ def _execute(
 
 
 async def _run_boots(context: RunContext) -> None:
+    """Runs all slots in order. An engine that dies in a cell is started once more at once.
+
+    That start opens a new attempt: a boot is named by its slot and attempt, and the slots of an
+    attempt are in order.
+    """
     for slot in context.plan.boots:
         if context.config.engine_url is not None:
             await run_existing_server(context, slot, context.config.engine_url)
-        else:
-            await run_slot(context, slot)
+            continue
+        await run_slot(context, slot, last=False)
+        if context.state.missing_cells(context.plan, slot.slot):
+            context = replace(context, attempt=context.attempt + 1)
+            _journal_attempt(context, torn_lines=0)
+            context.emit(
+                Remark(
+                    f"Boot {slot.slot} is started once more, as attempt {context.attempt}, for the "
+                    "cells it did not finish."
+                )
+            )
+            await run_slot(context, slot, last=True)
+
+
+def _journal_attempt(context: RunContext, *, torn_lines: int) -> None:
+    context.journal.attempt(
+        AttemptRecord(
+            attempt=context.attempt,
+            started_at_utc=utc_now(),
+            resumed=context.attempt > 0,
+            torn_lines_dropped=torn_lines,
+        )
+    )
 
 
 def _signer(config: RunConfig, emit: Callable[[Event], None]) -> Signer:

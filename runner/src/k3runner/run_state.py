@@ -1,4 +1,4 @@
-"""What a journal says is done: finished cells by slot, boot numbers used. Pure."""
+"""What a journal says is done: finished cells by slot. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,13 +7,12 @@ from typing import TypeGuard
 from pydantic import TypeAdapter
 
 from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, Plan, ServingCell
-from k3bundle.run import BootEvent, CellEvent
+from k3bundle.run import CellEvent
 
 __all__ = ["RunState", "RunnableCell", "state_of"]
 
 RunnableCell = ServingCell | GreedyCell | FeatureCell
 _CELL: TypeAdapter[CellEvent] = TypeAdapter(CellEvent)
-_BOOT: TypeAdapter[BootEvent] = TypeAdapter(BootEvent)
 
 
 @dataclass
@@ -22,8 +21,6 @@ class RunState:
 
     finished: set[tuple[int, str]] = field(default_factory=set)
     """(slot, cell) pairs that are finished."""
-    last_start: dict[int, int] = field(default_factory=dict)
-    """Slot -> last number used in a boot id."""
 
     def missing_cells(self, plan: Plan, slot: int) -> tuple[RunnableCell, ...]:
         """Cells of the plan that the slot has not finished, in plan order."""
@@ -33,25 +30,15 @@ class RunState:
             if is_runnable(cell) and (slot, cell.cell_id) not in self.finished
         )
 
-    def next_boot_id(self, slot: int, attempt: int) -> str:
-        """A boot id that was never used: the attempt's number, or a higher one."""
-        number = max(attempt, self.last_start.get(slot, -1) + 1)
-        self.last_start[slot] = number
-        return f"boot-{slot}.{number}"
-
 
 def is_runnable(cell: CellPlan) -> TypeGuard[RunnableCell]:
     """Whether a cell is run at all."""
     return cell.kind != "skipped"
 
 
-def state_of(boot_lines: Iterable[bytes], cell_lines: Iterable[bytes]) -> RunState:
+def state_of(cell_lines: Iterable[bytes]) -> RunState:
     """The state that journal lines describe."""
     state = RunState()
-    for line in boot_lines:
-        boot = _BOOT.validate_json(line)
-        slot, number = (int(part) for part in boot.boot_id.removeprefix("boot-").split("."))
-        state.last_start[slot] = max(number, state.last_start.get(slot, -1))
     for line in cell_lines:
         cell = _CELL.validate_json(line)
         if cell.event == "finished":

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from k3bundle.plan import FeatureCell, GreedyCell, ServingCell
 from k3runner.prompts import Vocabulary, chat_message, sampling_seed, token_prompt
 
-__all__ = ["CellRequests", "PlannedRequest", "plan_requests", "request_body"]
+__all__ = ["CellRequests", "PlannedRequest", "Variant", "plan_requests", "request_body"]
 
 Variant = Literal["warmup", "measured", "stream", "block", "seeded", "seeded_repeat", "other_seed"]
 _FEATURE_PROMPT_TOKENS = 48

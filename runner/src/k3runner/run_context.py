@@ -1,0 +1,48 @@
+"""What every step of a run needs: configuration, plan, journal, progress, and who listens."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from k3bundle.plan import Plan
+from k3runner.events import Event
+from k3runner.journal import Journal
+from k3runner.prompts import Vocabulary
+from k3runner.run_state import RunState
+from k3runner.settings import RunConfig
+
+__all__ = ["RunContext", "utc_now"]
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One attempt at one run."""
+
+    config: RunConfig
+    """Configuration of this attempt."""
+    plan: Plan
+    """The plan."""
+    nonce: str
+    """Nonce of the run."""
+    folder: Path
+    """Run folder."""
+    journal: Journal
+    """Where records go."""
+    state: RunState
+    """What is finished."""
+    attempt: int
+    """Number of this attempt."""
+    model: str
+    """Served model name."""
+    vocabulary: Vocabulary
+    """Token ids for prompts."""
+    places: Mapping[str, str]
+    """Path of this machine -> placeholder in records."""
+    emit: Callable[[Event], None]
+    """Listener."""
+
+
+def utc_now() -> str:
+    """The time as a label, RFC 3339 in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
