@@ -8,6 +8,7 @@ bomb ends this process and nothing else. The answer is one JSON object on stdout
 import argparse
 import ctypes
 import json
+import os
 import resource
 import signal
 import sys
@@ -15,10 +16,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-__all__ = ["OUT_OF_MEMORY", "main"]
+__all__ = ["ABANDONED", "OUT_OF_MEMORY", "main"]
 
 OUT_OF_MEMORY: Final = 3
 """Exit status when the memory limit was reached."""
+
+ABANDONED: Final = 4
+"""Exit status when nobody is left to answer to."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -34,9 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repository", required=True)
     parser.add_argument("--pull-request", required=True, type=int)
     parser.add_argument("--commit", required=True)
+    parser.add_argument("--parent-pid", required=True, type=int)
     parser.add_argument("--cpu-s", required=True, type=int)
     parser.add_argument("--memory-bytes", required=True, type=int)
     chosen = parser.parse_args(arguments)
+    if not _dies_with(chosen.parent_pid):
+        return ABANDONED
     _set_limits(cpu_s=chosen.cpu_s, memory_bytes=chosen.memory_bytes)
     try:
         answer = _judge(chosen.archive, chosen.repository, chosen.pull_request, chosen.commit)
@@ -46,9 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _set_limits(*, cpu_s: int, memory_bytes: int) -> None:
-    # The registry may be killed at any moment; its verifier must not outlive it.
+def _dies_with(parent_pid: int) -> bool:
+    """Tie this process to its parent, which may be killed at any moment.
+
+    Returns:
+        False when the parent died before the tie was made.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent_pid
+
+
+def _set_limits(*, cpu_s: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

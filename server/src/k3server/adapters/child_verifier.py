@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -94,6 +95,7 @@ class ChildVerifier:
             f"--repository={change.repository}",
             f"--pull-request={change.pull_request}",
             f"--commit={change.commit_sha}",
+            f"--parent-pid={os.getpid()}",
             f"--cpu-s={self._settings.verify_cpu_s}",
             f"--memory-bytes={self._settings.verify_memory_bytes}",
         )
