@@ -35,7 +35,7 @@ __all__ = [
 DEFAULT_LIMITS: Final = ArchiveLimits()
 
 _WINDOW_LOG: Final = 27
-_MOST_DAMAGED_STEPS: Final = 1 << 20
+_DAMAGED_STEP_BYTES: Final = 256
 _HINT: Final = "Take the bundle file again from where it was made, or make it again with k3-eval."
 
 
@@ -152,10 +152,11 @@ def read_archive_bytes(data: bytes, limits: ArchiveLimits = DEFAULT_LIMITS) -> M
 class _Frame:
     """One zstd frame as a byte source that never gives more than is asked for."""
 
-    def __init__(self, frame: bytes, *, step_bytes: int) -> None:
+    def __init__(self, frame: bytes, *, step_bytes: int, fine_from: int = sys.maxsize) -> None:
         self._frame = memoryview(frame)
         self._step_bytes = step_bytes
-        self._fed = 0
+        self._fine_from = fine_from
+        self.fed_bytes = 0
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
         self._decompressor = zstd.ZstdDecompressor(options=options)
 
@@ -164,8 +165,9 @@ class _Frame:
         while not self._decompressor.eof:
             piece = b""
             if self._decompressor.needs_input:
-                piece = bytes(self._frame[self._fed : self._fed + self._step_bytes])
-                self._fed += len(piece)
+                step = 1 if self.fed_bytes >= self._fine_from else self._step_bytes
+                piece = bytes(self._frame[self.fed_bytes : self.fed_bytes + step])
+                self.fed_bytes += len(piece)
                 if not piece:
                     break
             try:
@@ -181,7 +183,7 @@ class _Frame:
         """Refuse a frame that is not finished or is followed by anything."""
         if not self._decompressor.eof:
             raise _framing("the zstd frame", "Expected the end of the frame, found it cut short.")
-        if self._decompressor.unused_data or self._fed < len(self._frame):
+        if self._decompressor.unused_data or self.fed_bytes < len(self._frame):
             raise _framing("the zstd frame", "Expected one zstd frame, found more bytes after it.")
 
 
@@ -190,10 +192,22 @@ def _damage(frame: bytes, marks: tuple[bytes, ...], limits: ArchiveLimits) -> Bu
 
     Damage spreads forwards only, so the first file that differs from its mark is the damaged one.
     """
+    step = _DAMAGED_STEP_BYTES
+    probe = _Frame(frame, step_bytes=step)
+    _first_damaged(probe, marks, limits)
+    # The step that meets the damage gives nothing, not even what was whole: take it in bytes.
+    fine_from = probe.fed_bytes - step
+    differs = _first_damaged(_Frame(frame, step_bytes=step, fine_from=fine_from), marks, limits)
+    if differs is None:
+        why = "Expected the digest of the trailer, found another: the framing is damaged."
+        return _framing("the bundle file", why)
+    why = "Expected the content that was packed, found it damaged."
+    return BundleError((Finding("file-digest", differs, why, _HINT),))
+
+
+def _first_damaged(source: _Frame, marks: tuple[bytes, ...], limits: ArchiveLimits) -> str | None:
     reached: str | None = None
     differs: str | None = None
-    # In small steps, because a step that meets the damage gives nothing, not even what was whole.
-    source = _Frame(frame, step_bytes=1 + len(frame) // _MOST_DAMAGED_STEPS)
     expected = iter(marks)
     try:
         for name, content in read_ustar(source.read, limits):
@@ -202,15 +216,9 @@ def _damage(frame: bytes, marks: tuple[bytes, ...], limits: ArchiveLimits) -> Bu
                 differs = differs or name
         source.refuse_rest()
     except BundleError:
-        differs = differs or reached
-    else:
-        # The frame's own checksum fits, so it is the trailer that is damaged.
-        differs = None
-    if differs is None:
-        why = "Expected the digest of the trailer, found another: the framing is damaged."
-        return _framing("the bundle file", why)
-    why = "Expected the content that was packed, found it damaged."
-    return BundleError((Finding("file-digest", differs, why, _HINT),))
+        return differs or reached
+    # The frame's own checksum fits, so it is the trailer that is damaged.
+    return None
 
 
 def _framing(where: str, why: str) -> BundleError:
