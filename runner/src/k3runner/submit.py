@@ -104,9 +104,7 @@ async def submit_bundle(
     """
     used = patience or Patience()
     timeout = aiohttp.ClientTimeout(total=used.request_s, sock_connect=10)
-    # On a kept connection aiohttp repeats a PUT by itself, unseen and with a file already read.
-    connector = aiohttp.TCPConnector(force_close=True)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+    async with aiohttp.ClientSession(timeout=timeout) as session:
         client = _Client(session, registry, say, used)
         digest = await asyncio.to_thread(_file_sha256, bundle)
         await client.upload(bundle, digest)

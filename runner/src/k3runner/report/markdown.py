@@ -16,10 +16,10 @@ _ENTITIES: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "&#64;")
 
 def escape_markdown(text: str) -> str:
     """Return `text` so that it shows as it is: no markup, no mention, no link, no reference."""
-    shown = visible(text)
+    # Backslashes first: the entities that follow hold a `#` that must stay.
+    shown = _SPECIAL.sub(r"\\\1", visible(text))
     for character, entity in _ENTITIES:
         shown = shown.replace(character, entity)
-    shown = _SPECIAL.sub(r"\\\1", shown)
     # GitHub links bare addresses; an entity in the middle stops it and looks the same.
     return shown.replace("://", "&#58;//").replace("www.", "www&#46;")
 
