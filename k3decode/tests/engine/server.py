@@ -25,6 +25,7 @@ _ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
     "VLLM_CPU_CI_ENV": "1",
     "OMP_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
     "VLLM_SERVER_DEV_MODE": "1",
     "VLLM_PLUGINS": "k3decode",
 }
@@ -89,6 +90,12 @@ class Server:
             logprobs=tuple(choice["logprobs"]["token_logprobs"]),
             cached_tokens=answer["usage"]["prompt_tokens_details"]["cached_tokens"],
         )
+
+    def metric(self, name: str) -> float:
+        """One counter of the engine, summed over its labels."""
+        with urllib.request.urlopen(self.url + "/metrics", timeout=20) as answer:  # noqa: S310
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name + "{"))
 
     def coverage(self) -> dict[str, Any]:
         """The step counts of the one worker."""

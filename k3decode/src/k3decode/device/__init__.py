@@ -1,0 +1,1 @@
+"""Pieces of device code that two kernels or more use."""

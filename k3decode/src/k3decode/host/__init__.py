@@ -1,0 +1,1 @@
+"""What launches share on the host: input checks, compilation, the stream."""
