@@ -82,11 +82,14 @@ def test_a_missing_boot_is_named_with_its_reason_and_leaves_the_run_incomplete()
 
 
 def test_a_boot_cannot_stand_in_for_another_slot_or_arm() -> None:
-    records = without_cells(a_run(), lambda e: e.slot == 1)
-    borrowed = tuple(
-        finished(0, cell.cell_id).model_copy(update={"slot": 1}) for cell in records.plan.cells
-    )
-    assert select(replace(records, cells=(*records.cells, *borrowed))).boot_ids(1) == ()
+    records = without_cells(a_run(), lambda e: e.slot == 2)
+    # Boot 1 is of the same arm, boot 3 of the other one.
+    for lender in (1, 3):
+        borrowed = tuple(
+            finished(lender, cell.cell_id).model_copy(update={"slot": 2})
+            for cell in records.plan.cells
+        )
+        assert select(replace(records, cells=(*records.cells, *borrowed))).boot_ids(2) == ()
     renamed = tuple(
         event.model_copy(update={"arm": "baseline"}) if event.event == "started" else event
         for event in records.boots

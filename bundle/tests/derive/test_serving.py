@@ -239,11 +239,15 @@ def test_one_pair_never_decides_speed() -> None:
     assert "one pair gives no bounds" in cell.reason
 
 
-def test_undefined_throughput_never_decides_speed() -> None:
-    records = change_requests(
-        a_run(a_plan(gates=SPEED_GATES)), update(sent_at_ns=0, ended_at_ns=0, events=events((0, 8)))
-    )
-    cell = serving_cell(records)
+@pytest.mark.parametrize("slots", [(0, 1, 2, 3), (2,)])
+def test_undefined_throughput_in_any_pair_never_decides_speed(slots: tuple[int, ...]) -> None:
+    boots = boot_slots((*ABBA, *ABBA))
+    records = a_run(a_plan(boots=boots, gates=SPEED_GATES))
+    for slot in (1, 2, 5, 6):
+        records = slowed(records, slot, 0.5)
+    assert serving_cell(records).status == "PASS"
+    still = update(sent_at_ns=0, ended_at_ns=0, events=events((0, 8)))
+    cell = serving_cell(change_requests(records, still, cell="serving", slots=slots))
     assert cell.status == "INCONCLUSIVE"
     assert "not defined in every pair" in cell.reason
 
