@@ -12,6 +12,7 @@ __all__ = [
     "cell_phrase",
     "count_text",
     "digits",
+    "effect",
     "milliseconds",
     "number_with_unit",
     "percent",
@@ -83,6 +84,11 @@ def percent(share: float | None) -> str:
         return "> 99.9 %"
     text = f"{share * 100:.1f}".removesuffix(".0")
     return f"{text} %"
+
+
+def effect(gain: float) -> str:
+    """Return a relative gain: `34 %`, or `a factor of 73` once percentages stop to say much."""
+    return percent(gain) if gain <= 1 else f"a factor of {digits(1 + gain, 2)}"
 
 
 def bytes_text(count: int) -> str:

@@ -140,6 +140,32 @@ def test_report_of_bundle_and_of_run_folder_say_how_far_they_are_trusted(
     assert unsealed["seal"] is None
 
 
+def test_report_of_an_interrupted_run_shows_how_far_it_went(
+    k3_eval: Callable[..., Any], tmp_path: Path
+) -> None:
+    files = dict(good_run_files())
+    del files["scrub.json"]
+    lines = files["cells.jsonl"].splitlines(keepends=True)
+    files["cells.jsonl"] = b"".join(lines[:-1]) + lines[-1][:20]
+    write_files(tmp_path / "run", files)
+
+    outcome = k3_eval("report", str(tmp_path / "run"), "--json", "-")
+
+    assert outcome.code == 0
+    found = json.loads(outcome.stdout)
+    assert (found["status"], found["trust"]) == ("INCOMPLETE", "unsealed")
+
+
+def test_report_of_a_sealed_run_folder_is_a_report_of_its_bundle(
+    k3_eval: Callable[..., Any], bundle: Path, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "run", {**good_run_files(), "bundle/run.k3b": bundle.read_bytes()})
+
+    outcome = k3_eval("report", str(tmp_path / "run"), "--json", "-")
+
+    assert json.loads(outcome.stdout)["trust"] == "self-reported"
+
+
 def test_report_without_flags_writes_a_page_beside_the_bundle(
     k3_eval: Callable[..., Any], bundle: Path
 ) -> None:

@@ -61,6 +61,14 @@ def test_number_with_unit_takes_the_unit_from_the_name(name: str, value: float, 
 
 
 @pytest.mark.parametrize(
+    ("gain", "text"),
+    [(0.0, "0 %"), (0.34, "34 %"), (1.87, "a factor of 2.9"), (72, "a factor of 73")],
+)
+def test_effect_large_gains_are_factors(gain: float, text: str) -> None:
+    assert wording.effect(gain) == text
+
+
+@pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (1023, "1\N{NARROW NO-BREAK SPACE}023 B"), (2**30, "1 GiB")]
 )
 def test_bytes_text_uses_binary_units(count: int, text: str) -> None:

@@ -83,7 +83,8 @@ def _trust(seal: SealView | None) -> tuple[str, str]:
     if seal is None:
         return (
             "unsealed",
-            "Read from a run folder that is not sealed: anyone could have edited it.",
+            "Read from a run folder that is not sealed: nothing is signed or scrubbed, and anyone "
+            "could have edited it.",
         )
     signed = f" and signed by {seal.signer}" if seal.signer else ", without a signature"
     return (

@@ -104,15 +104,21 @@ def _machine(records: RunRecords) -> tuple[tuple[str, str], ...]:
     return (*facts, *(("Remark", remark) for remark in node.remarks))
 
 
+def _scrubbed(records: RunRecords) -> str:
+    if not records.scrub.rules:
+        return "not yet: the run is not sealed"
+    replaced = sum(rule.replaced for rule in records.scrub.rules)
+    return f"{plural(replaced, 'secret or identity', 'secrets or identities')} replaced"
+
+
 def _run(records: RunRecords) -> tuple[tuple[str, str], ...]:
     image, run = records.subject.image, records.run
     source = "issued by a registry" if run.nonce_source == "registry" else "chosen locally"
-    replaced = sum(rule.replaced for rule in records.scrub.rules)
     return (
         ("Image digest", image.manifest_digest or "not asserted"),
         ("Image tree", image.tree_sha256 or "not in an image"),
         ("Run", run.run_id),
         ("Nonce", f"{run.nonce}, {source}"),
         ("Plan", run.plan_sha256),
-        ("Scrubbed", f"{plural(replaced, 'secret or identity', 'secrets or identities')} replaced"),
+        ("Scrubbed", _scrubbed(records)),
     )

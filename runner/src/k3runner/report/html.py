@@ -15,7 +15,7 @@ from k3runner.report import plots
 from k3runner.report.view import CoverageBar, IntervalRow, ReportView, ServingChart
 from k3runner.status_mark import mark_of
 from k3runner.visible import visible
-from k3runner.wording import count_text, digits, percent
+from k3runner.wording import count_text, digits, effect, percent
 
 __all__ = ["render_html"]
 
@@ -37,6 +37,7 @@ def render_html(view: ReportView) -> str:
     environment.globals.update(
         mark_of=mark_of,
         percent=percent,
+        effect=effect,
         digits=digits,
         count=count_text,
         plots=plots,

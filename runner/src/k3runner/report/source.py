@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from k3bundle.bundle import parse_records
+from k3bundle.canonical import canonical_json
 from k3bundle.derive import derive
 from k3bundle.errors import BundleError
-from k3bundle.layout import BOOTS, BUNDLE_SUFFIX, PLAN, REQUIRED_FILES, VERDICT
+from k3bundle.layout import BOOTS, BUNDLE_SUFFIX, PLAN, REQUIRED_FILES, SCRUB_REPORT, VERDICT
 from k3bundle.policy import Policy
+from k3bundle.scrub import ScrubReport
 from k3bundle.seal import bundle_sha256
 from k3bundle.verify import verify
 from k3runner.bundle_file import read_bundle
 from k3runner.errors import RefusedError, UsageError
 from k3runner.report.build import build_view
 from k3runner.report.view import ReportView, SealView
+from k3runner.run_folder import BUNDLE_FOLDER
 from k3runner.wording import plural
 
 __all__ = ["load_view"]
@@ -21,6 +24,9 @@ __all__ = ["load_view"]
 
 def load_view(source: Path) -> ReportView:
     """Return the view of a bundle or of a run folder.
+
+    A folder that holds a sealed bundle is shown through it; one that does not is shown as far as
+    it went, and says that it is unsealed.
 
     Raises:
         UsageError: There is neither at this path.
@@ -52,19 +58,35 @@ def _bundle_view(path: Path, files: Mapping[str, bytes]) -> ReportView:
 
 
 def _folder_view(folder: Path) -> ReportView:
+    sealed = sorted((folder / BUNDLE_FOLDER).glob(f"*{BUNDLE_SUFFIX}"))
+    if sealed:
+        return _bundle_view(sealed[0], read_bundle(sealed[0]))
     if not (folder / PLAN).is_file() or not (folder / BOOTS).is_file():
         raise UsageError(
             f"{folder} is not a run folder: it lacks {PLAN} or {BOOTS}.",
             f"Give the run_folder that `k3-eval run` printed, or a {BUNDLE_SUFFIX} file.",
         )
-    wanted = [name for name in REQUIRED_FILES if name != VERDICT]
-    files = {name: (folder / name).read_bytes() for name in wanted if (folder / name).is_file()}
     try:
-        records = parse_records(files)
+        records = parse_records(_unsealed_files(folder))
     except BundleError as error:
         raise RefusedError(
-            f"The run in {folder} is not whole yet.",
-            f"Finish it with `k3-eval resume {folder}`.",
+            f"The run in {folder} cannot be read.",
+            f"If it was interrupted early, start it again; else `k3-eval resume {folder}`.",
             error.findings,
         ) from error
     return build_view(records, derive(records), None)
+
+
+def _unsealed_files(folder: Path) -> dict[str, bytes]:
+    """Files of a run that may still go on: a half-written last line is left out, not judged."""
+    files = {SCRUB_REPORT: canonical_json(ScrubReport(rules=()))}
+    for name in REQUIRED_FILES:
+        path = folder / name
+        if name in (VERDICT, SCRUB_REPORT):
+            continue
+        if name.endswith(".jsonl"):
+            content = path.read_bytes() if path.is_file() else b""
+            files[name] = content[: content.rfind(b"\n") + 1]
+        elif path.is_file():
+            files[name] = path.read_bytes()
+    return files
