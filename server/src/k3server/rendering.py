@@ -53,6 +53,7 @@ class Pages:
             percent_text=wording.percent_text,
             bytes_text=wording.bytes_text,
             time_text=wording.time_text,
+            title_sentence=wording.title_sentence,
             claim_questions=wording.CLAIM_QUESTIONS,
             trust_sentences=TRUST_SENTENCES,
             nonce_sentences=NONCE_SENTENCES,

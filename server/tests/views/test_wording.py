@@ -6,6 +6,7 @@ from k3server.views.wording import (
     number_text,
     percent_text,
     quantity,
+    title_sentence,
     visible,
 )
 
@@ -63,6 +64,12 @@ def test_bytes_have_a_binary_unit() -> None:
     assert bytes_text(1536) == "1.5 KiB"
     assert bytes_text(24 * 2**30) == "24.0 GiB"
     assert bytes_text(2**60) == "1048576.0 TiB"
+
+
+def test_title_sentence_leaves_out_what_the_badge_says() -> None:
+    assert title_sentence("PASS", "PASS: both arms agree.") == "Both arms agree."
+    assert title_sentence("FAIL", "The PASS: is not a prefix.") == "The PASS: is not a prefix."
+    assert title_sentence("PASS", "") == ""
 
 
 def test_visible_keeps_what_can_be_seen() -> None:

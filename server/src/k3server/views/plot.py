@@ -19,6 +19,8 @@ _LEFT: Final = 78
 _RIGHT: Final = 326
 _ROW_Y: Final[dict[ArmName, int]] = {"baseline": 18, "candidate": 42}
 _RATIO_ROW: Final = 30
+# Equal arms must look equal, so the axis never zooms in on less than about 2 % either way.
+_LEAST_LOG_SPAN: Final = 0.02
 _WANTED_TICKS: Final = 5
 _METRIC_WORDS: Final = {
     "output_tokens_per_s": "throughput",
@@ -142,7 +144,7 @@ def ratio_plot(intervals: Sequence[RatioInterval]) -> RatioPlot | None:
         for value in (each.ratio, each.lower, each.upper)
         if value is not None
     ]
-    low, high = _padded([0.0, *bounds])
+    low, high = _padded([-_LEAST_LOG_SPAN, _LEAST_LOG_SPAN, *bounds])
     rows = tuple(
         RatioRow(
             label=_METRIC_WORDS[each.metric],

@@ -17,6 +17,7 @@ __all__ = [
     "percent_text",
     "quantity",
     "time_text",
+    "title_sentence",
     "visible",
 ]
 
@@ -72,6 +73,12 @@ class Quantity:
 def mark(status: str) -> Mark:
     """How a status is shown."""
     return _MARKS[status]
+
+
+def title_sentence(status: str, sentence: str) -> str:
+    """A verdict's sentence to stand beside its badge, which already says the status."""
+    bare = sentence.removeprefix(f"{status}: ")
+    return bare[:1].upper() + bare[1:]
 
 
 def visible(text: str) -> str:
