@@ -177,6 +177,19 @@ def test_a_run_in_which_everything_failed_is_never_better_than_invalid() -> None
     assert {n.name: n.value for n in verdict.headline}["requests_completed"] == 0.0
 
 
+@pytest.mark.parametrize("cell_id", ["greedy", "sampling", "structured", "streaming", "chat"])
+def test_a_candidate_that_answers_nothing_fails_although_it_has_no_decode_step(
+    cell_id: str,
+) -> None:
+    records = change_requests(a_run(), fail, cell=cell_id, slots=[1, 2])
+    for slot in boot_slots()[1:3]:
+        idle = coverage_of(cell_id, slot, steps=0)
+        records = with_coverage(records, cell_id, slot.slot, *idle)
+    verdict = derive(records)
+    assert verdict.status == "FAIL"
+    assert {c.cell_id for c in verdict.cells if c.status == "FAIL"} == {cell_id}
+
+
 def test_fail_comes_before_invalid_before_incomplete() -> None:
     incomplete = without_cells(a_run(), lambda e: e.slot == 3 and e.cell_id == "chat")
     assert derive(incomplete).status == "INCOMPLETE"
