@@ -141,4 +141,5 @@ def _registry(url: str) -> RegistryFacts:
         return RegistryFacts(url=url, status=error.code, error=None)
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        return RegistryFacts(url=url, status=None, error=str(reason)[:200])
+        why = getattr(reason, "strerror", None) or str(reason)
+        return RegistryFacts(url=url, status=None, error=why[:200])
