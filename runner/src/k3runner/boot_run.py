@@ -92,8 +92,9 @@ async def _boot(context: RunContext, slot: BootSlot, *, last: bool) -> None:
             probe = EngineProbe(session, url, config.limits.probe_s)
             server = BootedServer(boot_id, slot.slot, url, process, session, probe)
             await _wait_healthy(context, server, process, began)
-            await _read_back(context, server, ready_after_s=time.monotonic() - began)
+            ready_after_s = time.monotonic() - began
             _refuse_unknown_variables(process)
+            await _read_back(context, server, ready_after_s=ready_after_s)
             ready = True
             await _run_cells(context, server, last=last)
     finally:

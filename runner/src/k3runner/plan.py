@@ -8,10 +8,12 @@ from k3bundle.subject import ArmSpec
 from k3runner.subjects.definition import Subject
 from k3runner.tiers.loading import Tier
 
-__all__ = ["Pairing", "build_plan"]
+__all__ = ["EXTERNAL_SUBJECT", "Pairing", "build_plan"]
 
 Pairing = Literal["paired", "single"]
 
+EXTERNAL_SUBJECT = "existing server"
+"""Name of the subject where a server is evaluated that the runner did not start."""
 _SINGLE_LIMIT = (
     "One existing server was measured: there is no second arm, so nothing is compared and no "
     "claim is made."
@@ -42,7 +44,7 @@ def build_plan(tier: Tier, subject: Subject, node: NodeFacts, pairing: Pairing) 
     order = tier.boot_order if paired else ("candidate",)
     return Plan(
         tier=tier.name,
-        subject=subject.name if paired else "existing server",
+        subject=subject.name if paired else EXTERNAL_SUBJECT,
         pairing=pairing,
         arms=tuple(arm.spec for arm in subject.arms) if paired else (_EXTERNAL_ARM,),
         allowed_config_differences=subject.allowed_config_differences if paired else (),

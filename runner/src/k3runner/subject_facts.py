@@ -10,6 +10,7 @@ from k3runner.errors import MachineError
 from k3runner.installed_files import EXTERNAL_VERSION, read_installed_engine
 from k3runner.model_files import external_model, read_model_identity
 from k3runner.node_facts import read_node_facts
+from k3runner.plan import EXTERNAL_SUBJECT
 from k3runner.settings import RunConfig
 
 __all__ = ["Facts", "read_facts", "refuse_changed"]
@@ -42,10 +43,12 @@ def read_facts(
     Raises:
         MachineError: The engine's Python or the model cannot be read.
     """
+    name = config.subject.name
     remarks: tuple[str, ...] = ()
     if external_model_name is not None or not config.engine_python or not config.model_folder:
         engine = _external_engine(config.subject.engine.name)
         model = external_model(external_model_name or EXTERNAL_VERSION)
+        name = EXTERNAL_SUBJECT
         remarks = ("The server was not started by the runner: its build could not be checked.",)
     else:
         installed = read_installed_engine(config.subject.engine, config.engine_python)
@@ -53,7 +56,7 @@ def read_facts(
         model = read_model_identity(config.subject.model, config.model_folder)
     return Facts(
         subject=SubjectFacts(
-            subject=config.subject.name,
+            subject=name,
             change=change,
             engine=engine,
             image=ImageFacts(manifest_digest=config.image_digest, tree_sha256=None),

@@ -225,3 +225,30 @@ def test_block_answer_is_one_event() -> None:
     assert [(event.at_ns, event.tokens) for event in answer.events()] == [(9, 2)]
     assert completion(answer).cached_prompt_tokens == 3
     assert answer.text() == "hi\ufffd"
+
+
+def test_prompt_that_the_server_counts_differently_fails() -> None:
+    chunk = text_chunk("a", [7], finish="length", usage=usage(1, prompt=6))
+    outcome = take(Answer(), (1, chunk), (1, "[DONE]")).outcome(sent_tokens=5)
+    assert isinstance(outcome, Failed)
+    assert outcome.detail == "Usage says 6 prompt tokens, 5 were sent."
+
+
+def test_logprobs_name_the_tokens_where_no_ids_are_sent() -> None:
+    logprobs = {
+        "tokens": ["token_id:7"],
+        "token_logprobs": [-0.5],
+        "top_logprobs": [{"token_id:7": -0.5, "token_id:3": -0.75}],
+    }
+    chunk = text_chunk("a", finish="length", usage=usage(1))
+    chunk["choices"][0]["logprobs"] = logprobs
+    assert take(Answer(), (1, chunk), (1, "[DONE]")).token_ids() == (7,)
+
+
+def test_logprobs_that_are_not_all_there_are_dropped() -> None:
+    logprobs = {"tokens": ["token_id:7"], "token_logprobs": [-1], "top_logprobs": [None]}
+    chunk = text_chunk("a", [7, 8], finish="length", usage=usage(2))
+    chunk["choices"][0]["logprobs"] = logprobs
+    answer = take(Answer(), (1, chunk), (1, "[DONE]"))
+    assert answer.logprobs() is None
+    assert answer.token_ids() == (7, 8)

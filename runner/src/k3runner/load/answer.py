@@ -101,8 +101,12 @@ class Answer:
             self.fail("malformed_event", f"The body is not what is due: {error}")
         self._done = True
 
-    def outcome(self) -> RequestOutcome:
-        """How the request ended, after everything was taken."""
+    def outcome(self, sent_tokens: int | None = None) -> RequestOutcome:
+        """How the request ended, after everything was taken.
+
+        Args:
+            sent_tokens: Length of the prompt, where it was sent as token ids.
+        """
         if self._failure is not None:
             return self._failure
         if not self._done or self._finish_reason is None:
@@ -120,9 +124,15 @@ class Answer:
                 error="malformed_event",
                 detail=f"Usage says {completion} tokens, the events carried {counted}.",
             )
+        prompt = self._usage["prompt_tokens"]
+        if sent_tokens is not None and prompt != sent_tokens:
+            return Failed(
+                error="malformed_event",
+                detail=f"Usage says {prompt} prompt tokens, {sent_tokens} were sent.",
+            )
         return Completed(
             finish_reason=self._finish_reason,
-            prompt_tokens=self._usage["prompt_tokens"],
+            prompt_tokens=prompt,
             completion_tokens=completion,
             cached_prompt_tokens=self._usage["cached"],
         )
@@ -151,13 +161,14 @@ class Answer:
     def token_ids(self) -> tuple[int, ...] | None:
         """Generated ids; None when the server sent none, or not all of them."""
         expected = self._usage["completion_tokens"] if self._usage else self._counted
-        if not self._token_ids or len(self._token_ids) != expected:
-            return None
-        return tuple(self._token_ids)
+        # Log-probabilities are by token id, so they name the tokens where nothing else does.
+        found = self._token_ids or [position.token_id for position in self._logprobs]
+        return tuple(found) if found and len(found) == expected else None
 
     def logprobs(self) -> tuple[TokenLogprob, ...] | None:
-        """Per-position log-probabilities; None when the server sent none."""
-        return tuple(self._logprobs) or None
+        """Log-probabilities of the generated ids; None when the server did not send them all."""
+        named = tuple(position.token_id for position in self._logprobs)
+        return tuple(self._logprobs) if named and named == self.token_ids() else None
 
     def text(self) -> str:
         """The generated content, without reasoning, as text that every JSON reader takes."""

@@ -91,7 +91,7 @@ async def send(
         sent_at_ns=sent_ns - cell_started_ns,
         ended_at_ns=ended_ns - sent_ns,
         events=answer.events(),
-        outcome=answer.outcome(),
+        outcome=answer.outcome(None if isinstance(request.prompt, str) else len(request.prompt)),
         token_ids=answer.token_ids(),
         logprobs=answer.logprobs(),
         text=answer.text()[:_TEXT_LIMIT] if request.json_schema is not None else None,
