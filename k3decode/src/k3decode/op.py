@@ -1,0 +1,64 @@
+"""What an op is to the rest of the package: a name, cases, and how one case runs and is judged.
+
+Device code, launch and reference live in the op's folder. A `Trial` is one case with its tensors:
+it runs the kernel first, on poisoned outputs, and only then works out what it should have written.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from k3decode.cost import Cost
+from k3decode.tolerance import Judgement
+
+__all__ = ["Case", "CaseGroup", "Launch", "Op", "Trial", "poisoned"]
+
+CaseGroup = Literal["smoke", "corner", "production"]
+
+Launch = Callable[..., None]
+"""Runs an op's kernel: validates, compiles at the first call, launches; writes its outputs."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, ready to run."""
+
+    run: Callable[[], None]
+    """Launches once; in-place outputs are changed by it, so a second run starts elsewhere."""
+    judge: Callable[[], tuple[Judgement, ...]]
+    """Compares every output and every buffer that must stay as it was; call it after `run`."""
+    cost: Cost
+    rerun: Callable[[], None] | None = None
+    """Launches again for timing, on whatever the state has become; None: not timed."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape with its options."""
+
+    name: str
+    group: CaseGroup
+    prepare: Callable[[Launch, torch.device], Trial]
+    """Makes the tensors on a device for a launch, the op's own or another with its signature."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """One mathematical unit with a kernel."""
+
+    name: str
+    reference: str
+    """Module of the executable specification."""
+    launch: Launch
+    cases: tuple[Case, ...]
+    variants: Callable[[], Mapping[str, Callable[[str], object]]]
+    """Every compiled variant K3 needs: name -> compile for an architecture, without a GPU."""
+
+
+def poisoned(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """An output that no kernel may leave as it is: NaN, or an absurd number for integers."""
+    fill = float("nan") if dtype.is_floating_point else -(1 << 20)
+    return torch.full(shape, fill, dtype=dtype, device=device)

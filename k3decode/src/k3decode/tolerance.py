@@ -1,0 +1,98 @@
+"""The one rule by which a kernel's output is judged.
+
+Computed data may differ from the reference by twice the error that torch makes in the same number
+formats, plus two roundings of the output format. The reference runs in FP64 on the same inputs; the
+"same-dtype" form is the reference in FP32 with the roundings that the specification names. Copied
+and untouched data must be equal bit by bit. NaN and infinities must stand in the same places.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Judgement", "judge_bitwise", "judge_close"]
+
+_MANTISSA_BITS = {torch.bfloat16: 7, torch.float32: 23}
+_SMALLEST_EXPONENT = -126
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of one output."""
+
+    output: str
+    passed: bool
+    worst: float
+    """Largest error divided by what is allowed there; 0 for bitwise equality, inf for none."""
+    sentence: str
+    """What differs, where; empty when it passed."""
+
+
+def judge_close(output: str, actual: Tensor, *, reference: Tensor, same_dtype: Tensor) -> Judgement:
+    """Judge computed values.
+
+    Args:
+        output: name of the output.
+        actual: what the kernel wrote, [..., N], BF16 or FP32.
+        reference: FP64 reference, same shape.
+        same_dtype: what torch computes with the specified roundings, same shape.
+    """
+    expected = reference.detach().cpu().double()
+    found = actual.detach().cpu().double()
+    torch_error = (same_dtype.detach().cpu().double() - expected).abs()
+    finite = torch.isfinite(expected)
+    same_place = torch.where(
+        finite, torch.isfinite(found), (found == expected) | (found.isnan() & expected.isnan())
+    )
+    if not bool(same_place.all()):
+        where = tuple((~same_place).nonzero()[0].tolist())
+        return Judgement(
+            output=output,
+            passed=False,
+            worst=float("inf"),
+            sentence=f"expected {expected[where].item():.6g} at {list(where)}, found "
+            f"{found[where].item():.6g}",
+        )
+    # Per row: rows of one output may differ in scale by many orders of magnitude.
+    row_error = torch.where(finite, torch_error, 0.0).amax(-1, keepdim=True)
+    allowed = 2 * row_error + 2 * _quantum(expected, actual.dtype)
+    ratio = torch.where(finite, (found - expected).abs() / allowed, 0.0)
+    worst = float(ratio.max())
+    if worst <= 1.0:
+        return Judgement(output=output, passed=True, worst=worst, sentence="")
+    place = tuple(torch.unravel_index(ratio.argmax(), ratio.shape))
+    return Judgement(
+        output=output,
+        passed=False,
+        worst=worst,
+        sentence=f"expected {expected[place].item():.6g} within {allowed[place].item():.3g} at "
+        f"{[int(i) for i in place]}, found {found[place].item():.6g}",
+    )
+
+
+def judge_bitwise(output: str, actual: Tensor, expected: Tensor) -> Judgement:
+    """Judge data that was only moved or must not have been touched; NaN equals the same NaN."""
+    found, wanted = _bytes(actual), _bytes(expected)
+    if found.shape == wanted.shape and torch.equal(found, wanted):
+        return Judgement(output=output, passed=True, worst=0.0, sentence="")
+    if found.shape != wanted.shape:
+        sentence = f"expected the bytes of {list(expected.shape)}, found {list(actual.shape)}"
+    else:
+        different = int((found != wanted).any(-1).sum())
+        where = (found != wanted).any(-1).nonzero()[0].tolist()
+        sentence = f"expected the same bits, found {different} that differ, the first at {where}"
+    return Judgement(output=output, passed=False, worst=float("inf"), sentence=sentence)
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    plain = tensor.detach().cpu().contiguous()
+    return plain.view(torch.uint8).reshape(*plain.shape, plain.element_size())
+
+
+def _quantum(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Distance between neighbouring numbers of a format at these magnitudes."""
+    exponents = torch.frexp(values.abs()).exponent - 1
+    exponents = torch.where(values == 0, _SMALLEST_EXPONENT, exponents)
+    exponents = exponents.clamp(min=_SMALLEST_EXPONENT)
+    return torch.exp2((exponents - _MANTISSA_BITS[dtype]).double())
