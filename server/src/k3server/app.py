@@ -14,13 +14,15 @@ from k3server.complaint import invalid_request
 from k3server.errors import Problem, PublicError
 from k3server.http_guard import SecurityHeaders
 from k3server.intake import Intake
-from k3server.ports import BundleStore, Clock, SubmissionIndex, Verifier
+from k3server.ports import BundleStore, Clock, StoreFullError, SubmissionIndex, Verifier
 from k3server.rendering import Pages
 from k3server.routes.blobs import blob_routes
+from k3server.routes.downloads import download_routes
 from k3server.routes.health import health_routes
 from k3server.routes.nonces import nonce_routes
 from k3server.routes.pages import page_routes
 from k3server.routes.queries import query_routes
+from k3server.routes.static_files import static_routes
 from k3server.routes.submissions import submission_routes
 from k3server.services import Services
 from k3server.settings import Settings
@@ -34,6 +36,12 @@ _NO_PAGE: Final = Problem(
     "There is no such page",
     "Expected the address of a page or of the API, found neither. "
     "Start at the front page, or at /api/v1/openapi.json.",
+)
+_FULL: Final = Problem(
+    507,
+    "The registry's disk is full",
+    "Expected room for what was sent, found none; nothing of it was kept. "
+    "Keep the bundle and send it again later.",
 )
 _DEFECT: Final = Problem(
     500,
@@ -76,9 +84,11 @@ def create_app(
     for router in (
         blob_routes(services),
         submission_routes(services),
+        download_routes(services),
         nonce_routes(services),
         query_routes(services),
         health_routes(services),
+        static_routes(pages),
         page_routes(services, pages),
     ):
         app.include_router(router)
@@ -97,6 +107,11 @@ def _tell_problems(app: FastAPI, pages: Pages) -> None:
     @app.exception_handler(PublicError)
     async def public(request: Request, error: PublicError) -> Response:
         return told(request, error.problem)
+
+    @app.exception_handler(StoreFullError)
+    async def full(request: Request, error: StoreFullError) -> Response:
+        _LOG.error("disk full while answering %s %a: %s", request.method, request.url.path, error)
+        return told(request, _FULL)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

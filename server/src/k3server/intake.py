@@ -23,7 +23,6 @@ from k3server.ports import (
     Clock,
     DigestMismatchError,
     Refused,
-    StoreFullError,
     SubmissionIndex,
     Verification,
     Verifier,
@@ -79,7 +78,8 @@ class Intake:
             pieces: The bytes, in pieces of any size.
 
         Raises:
-            PublicError: The digest differs (422) or the disk is full (507); nothing is kept.
+            PublicError: The digest differs (422); nothing is kept.
+            StoreFullError: There is no room; nothing is kept.
         """
         try:
             incoming = await run_in_threadpool(self._store.begin, sha256)
@@ -97,15 +97,6 @@ class Intake:
                     "The digest does not match",
                     f"Expected bytes with SHA-256 {error.expected}, found {error.found}. "
                     "Send the archive again under the digest of its own bytes.",
-                )
-            ) from None
-        except StoreFullError:
-            raise PublicError(
-                Problem(
-                    507,
-                    "The registry's disk is full",
-                    "Expected room for the archive, found none; nothing of it was kept. "
-                    "Keep the bundle and send it again later.",
                 )
             ) from None
 

@@ -48,7 +48,7 @@ class DigestMismatchError(Exception):
 
 
 class StoreFullError(Exception):
-    """The store has no room for the blob; nothing of it was kept."""
+    """The store or the index has no room for what it was given; nothing of it was kept."""
 
 
 class IncomingBlob(Protocol):
@@ -122,7 +122,11 @@ class SubmissionIndex(Protocol):
     """Submissions and nonces. Append-only: nothing is changed or removed."""
 
     def add(self, new: NewSubmission) -> Added:
-        """Insert a submission and judge its nonce, in one transaction; or get the one there."""
+        """Insert a submission and judge its nonce, in one transaction; or get the one there.
+
+        Raises:
+            StoreFullError: There is no room; nothing is kept.
+        """
         ...
 
     def get(self, bundle_sha256: str) -> Submission | None:
@@ -154,6 +158,7 @@ class SubmissionIndex(Protocol):
 
         Raises:
             KeyError: This nonce was issued before.
+            StoreFullError: There is no room; nothing is kept.
         """
         ...
 

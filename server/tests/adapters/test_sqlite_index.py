@@ -10,6 +10,7 @@ import pytest
 from k3server.adapters.sqlite_index import SqliteIndex
 from k3server.adapters.sqlite_schema import SCHEMA_VERSION, migrate
 from k3server.errors import MachineError
+from k3server.ports import StoreFullError
 from k3server.submission import NewSubmission
 from k3server_testing.example_document import example_document
 from k3server_testing.fixed_clock import FixedClock
@@ -73,6 +74,29 @@ def test_add_from_many_threads_and_two_indexes_loses_none(tmp_path: Path) -> Non
             thread.join(60)
         assert failures == []
         assert len(one.latest(limit=100)) == 36
+
+
+def test_add_on_a_full_disk_keeps_nothing_and_works_again(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite3"
+    with closing(SqliteIndex(path)) as index:
+        index.add(new(1))
+    with closing(FullIndex(path)) as full:
+        with pytest.raises(StoreFullError, match="full"):
+            for number in range(2, 100):
+                full.add(new(number))
+        stored = len(full.latest(limit=100))
+    assert stored < 99
+    with closing(SqliteIndex(path)) as index:
+        assert index.add(new(200)).submission.row.sequence == stored + 1
+
+
+class FullIndex(SqliteIndex):
+    """Has room for a few pages more, then no more: a real SQLITE_FULL."""
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = super()._connect()
+        connection.execute("PRAGMA max_page_count = 30")
+        return connection
 
 
 def test_add_naive_time_is_refused_and_leaves_no_lock(tmp_path: Path) -> None:

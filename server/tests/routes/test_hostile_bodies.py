@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+from functools import cache
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from k3server_testing.example_document import example_document
-from k3server_testing.registry import Registry
+from k3server_testing.registry import PUBLIC_URL, Registry
 
 ROUTES = ("/api/v1/submissions", "/api/v1/nonces")
 CLAIM: dict[str, Any] = {
@@ -24,9 +27,16 @@ JSON_VALUES = st.recursive(
 )
 
 
+@cache
+def app() -> FastAPI:
+    """One application for all examples; none of them can change what another one sees."""
+    return Registry().app()
+
+
 def post(route: str, body: bytes) -> tuple[int, dict[str, Any]]:
     async def run() -> tuple[int, dict[str, Any]]:
-        async with Registry().client() as client:
+        transport = httpx.ASGITransport(app())
+        async with httpx.AsyncClient(transport=transport, base_url=PUBLIC_URL) as client:
             answer = await client.post(route, content=body)
             return answer.status_code, answer.json()
 

@@ -186,7 +186,7 @@ async def test_description_lists_every_route_with_its_problems(client: httpx.Asy
     post = description["paths"]["/api/v1/submissions"]["post"]
     assert set(post["responses"]) == {
         *("200", "201"),
-        *("400", "404", "408", "411", "413", "422", "503"),
+        *("400", "404", "408", "411", "413", "422", "503", "507"),
     }
     schema = post["requestBody"]["content"]["application/json"]["schema"]
     assert set(schema["required"]) == {"blob_sha256", "repository", "pull_request", "commit_sha"}

@@ -14,7 +14,7 @@ from typing import Final
 from k3bundle.subject import ChangeUnderTest
 from k3server.adapters.sqlite_schema import migrate
 from k3server.document import SubmissionDocument, SubmissionSummary, summarise
-from k3server.ports import Added
+from k3server.ports import Added, StoreFullError
 from k3server.submission import NewSubmission, Submission, SubmissionRow
 from k3server.trust import NonceStanding, NonceTicket, nonce_standing
 
@@ -140,13 +140,17 @@ class SqliteIndex:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with closing(self._connect()) as connection:
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
+                connection.execute("COMMIT")
+            except BaseException as error:
+                # A full disk makes SQLite roll back by itself.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                    raise StoreFullError(str(error)) from error
                 raise
-            connection.execute("COMMIT")
 
     def _rows(self, statement: str, parameters: Sequence[object]) -> tuple[SubmissionRow, ...]:
         with closing(self._connect()) as connection:

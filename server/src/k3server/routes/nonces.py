@@ -18,7 +18,7 @@ def nonce_routes(services: Services) -> APIRouter:
         "",
         status_code=201,
         response_model=NonceAnswer,
-        responses=problems(400, 408, 411, 413, 422),
+        responses=problems(400, 408, 411, 413, 422, 507),
         openapi_extra={
             "requestBody": {
                 "required": True,

@@ -76,19 +76,6 @@ def page_routes(services: Services, pages: Pages) -> APIRouter:
             older=_older(rows, limit),
         )
 
-    @router.api_route("/static/{name}", methods=_METHODS)
-    async def static_file(name: str) -> Response:
-        found = pages.static(name)
-        if found is None:
-            raise PublicError(
-                Problem(404, "There is no such page", "Expected a file of the pages, found none.")
-            )
-        return Response(
-            found.content,
-            media_type=found.media_type,
-            headers={"Cache-Control": "public, max-age=86400"},
-        )
-
     return router
 
 

@@ -1,13 +1,8 @@
-"""`/api/v1/submissions`: make a submission of a stored archive, read one, download its bundle."""
-
-from collections.abc import Iterator
-from typing import BinaryIO
+"""`/api/v1/submissions`: make a submission of a stored archive, read one."""
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from k3bundle.layout import BUNDLE_SUFFIX
 from k3server.errors import Problem, PublicError
 from k3server.intake import Claim
 from k3server.request_body import read_record
@@ -17,8 +12,6 @@ from k3server.submission import Submission
 from k3server.wire import SubmissionAnswer, SubmissionRequest, submission_answer
 
 __all__ = ["find_submission", "submission_routes"]
-
-_PIECE_BYTES = 256 * 1024
 
 
 def submission_routes(services: Services) -> APIRouter:
@@ -32,7 +25,7 @@ def submission_routes(services: Services) -> APIRouter:
         response_model=SubmissionAnswer,
         responses={
             200: {"model": SubmissionAnswer},
-            **problems(400, 404, 408, 411, 413, 422, 503),
+            **problems(400, 404, 408, 411, 413, 422, 503, 507),
         },
         openapi_extra={
             "requestBody": {
@@ -55,32 +48,6 @@ def submission_routes(services: Services) -> APIRouter:
         submission = await find_submission(services, submission_id)
         return submission_answer(submission.row, settings.public_url)
 
-    @router.get(
-        "/{submission_id}/bundle",
-        response_class=StreamingResponse,
-        responses={
-            200: {"content": {"application/octet-stream": {}}},
-            **problems(404, 422),
-        },
-    )
-    async def download_bundle(submission_id: Digest) -> StreamingResponse:
-        """The archive exactly as it was received."""
-        submission = await find_submission(services, submission_id)
-        row = submission.row
-        file = await run_in_threadpool(services.store.open, row.blob_sha256)
-        change = row.change
-        name = f"{change.repository.replace('/', '-')}-{change.pull_request}-{submission_id[:16]}"
-        return StreamingResponse(
-            _pieces(file),
-            media_type="application/octet-stream",
-            headers={
-                "Content-Length": str(row.blob_size_bytes),
-                "Content-Disposition": f'attachment; filename="{name}{BUNDLE_SUFFIX}"',
-                "Content-Security-Policy": "sandbox; default-src 'none'",
-                "ETag": f'"{row.blob_sha256}"',
-            },
-        )
-
     return router
 
 
@@ -96,9 +63,3 @@ async def find_submission(services: Services, submission_id: str) -> Submission:
         hint = "Check the id, or look it up on the page of its pull request."
         raise PublicError(Problem(404, "There is no such submission", f"{why} {hint}"))
     return submission
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    with file:
-        while piece := file.read(_PIECE_BYTES):
-            yield piece
