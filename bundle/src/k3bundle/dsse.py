@@ -13,7 +13,7 @@ from k3bundle.canonical import canonical_json
 from k3bundle.finding import Finding, FindingCode
 from k3bundle.manifest import Statement
 from k3bundle.record import Record
-from k3bundle.sign import Signer
+from k3bundle.signer import Signer
 from k3bundle.sshsig import SignatureError, fingerprint, verify_sshsig
 
 __all__ = ["Envelope", "EnvelopeSignature", "Opened", "open_envelope", "pae", "sign_statement"]

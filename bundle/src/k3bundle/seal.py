@@ -16,7 +16,7 @@ from k3bundle.manifest import (
     StatementSubject,
 )
 from k3bundle.policy import Policy
-from k3bundle.sign import Signer
+from k3bundle.signer import Signer
 from k3bundle.verdict import Verdict
 from k3bundle.verify import verify
 

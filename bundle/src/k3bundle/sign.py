@@ -7,7 +7,7 @@ offered yet: `ssh-keygen -Y sign` can sign with them, and such signatures verify
 import os
 import stat
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
+from k3bundle.signer import Signer
 from k3bundle.sshsig import NAMESPACE, signed_data, sshsig_blob, verify_sshsig
 
 __all__ = [
@@ -36,19 +37,6 @@ _LARGEST_KEY_FILE: Final = 1 << 16
 
 class SigningKeyError(Exception):
     """A key file cannot be used for signing; the message says what to do."""
-
-
-class Signer(Protocol):
-    """Something that can sign as one SSH key."""
-
-    @property
-    def public_key(self) -> str:
-        """The public key as an OpenSSH line without a comment."""
-        ...
-
-    def sign(self, message: bytes) -> bytes:
-        """Sign a message in the namespace of this project; returns an SSHSIG blob."""
-        ...
 
 
 class Ed25519Signer:

@@ -3,12 +3,15 @@
 Usage: python -m k3bundle_testing.write_fixtures FOLDER
 
 `good_v1.k3b` is written only where it is missing: once released it must verify for ever as it is.
+Its digest is written beside it, so that nobody replaces it without saying so.
 """
 
 import sys
 from pathlib import Path
 from typing import Final
 
+from k3bundle.archive import read_archive
+from k3bundle.seal import bundle_sha256
 from k3bundle_testing.defects import DEFECTS, defect_archive
 from k3bundle_testing.sealing import sealed_archive
 
@@ -67,6 +70,8 @@ def main(arguments: list[str]) -> int:
     good = folder / GOOD_FIXTURE
     if not good.exists():
         good.write_bytes(sealed_archive())
+        digest = bundle_sha256(read_archive(good))
+        good.with_suffix(".sha256").write_text(digest + "\n", encoding="ascii")
     defects = {defect.name: defect for defect in DEFECTS}
     for name in FIXTURE_DEFECTS:
         (folder / f"bad_{name}.k3b").write_bytes(defect_archive(defects[name]))
