@@ -61,39 +61,7 @@ class Scrubber:
 
 
 def _rules(identities: Identities) -> tuple[_Rule, ...]:
-    rules = [
-        _Rule(
-            "private key",
-            re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S),
-            "<private-key>",
-        ),
-        _Rule("Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{16,}"), "<hf-token>"),
-        _Rule(
-            "GitHub token",
-            re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})"),
-            "<github-token>",
-        ),
-        _Rule("AWS key", re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), "<aws-key>"),
-        _Rule(
-            "authorization header",
-            re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"),
-            r"\1 <credential>",
-        ),
-        _Rule(
-            "named secret",
-            re.compile(
-                r"(?i)((?:api[-_]?key|secret[-_a-z]*|password|access[-_]?token)['\"]?\s*"
-                r"[=: ]\s*['\"]?)(?!None\b|null\b|False\b|True\b|<)[A-Za-z0-9._~+/=-]{8,}"
-            ),
-            r"\1<secret>",
-        ),
-        _Rule("URL credential", re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"), "<credential>"),
-        _Rule(
-            "GPU identity",
-            re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I),
-            "<gpu>",
-        ),
-    ]
+    rules = list(_SECRETS)
     # Longer places first: a run folder may lie inside the home directory.
     for place in sorted(identities.places, key=len, reverse=True):
         pattern = re.compile(re.escape(place) + r"(?![\w-])")
@@ -113,6 +81,39 @@ def _rules(identities: Identities) -> tuple[_Rule, ...]:
     return (*rules, *_ADDRESSES)
 
 
+_SECRETS = (
+    _Rule(
+        "private key",
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S),
+        "<private-key>",
+    ),
+    _Rule("Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{16,}"), "<hf-token>"),
+    _Rule(
+        "GitHub token",
+        re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})"),
+        "<github-token>",
+    ),
+    _Rule("AWS key", re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), "<aws-key>"),
+    _Rule(
+        "authorization header",
+        re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"),
+        r"\1 <credential>",
+    ),
+    _Rule(
+        "named secret",
+        re.compile(
+            r"(?i)((?:api[-_]?key|secret[-_a-z]*|password|access[-_]?token)['\"]?\s*"
+            r"[=: ]\s*['\"]?)(?!None\b|null\b|False\b|True\b|<)[A-Za-z0-9._~+/=-]{8,}"
+        ),
+        r"\1<secret>",
+    ),
+    _Rule("URL credential", re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"), "<credential>"),
+    _Rule(
+        "GPU identity",
+        re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I),
+        "<gpu>",
+    ),
+)
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _ADDRESSES = (
     _Rule(
