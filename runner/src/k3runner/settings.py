@@ -45,7 +45,7 @@ _LAST_PORT = 65535
 class TimeLimits:
     """How long the runner waits before it calls something dead, in seconds."""
 
-    ready_s: float = 300.0
+    ready_s: float = 600.0
     """From start of the engine to healthy."""
     request_idle_s: float = 60.0
     """Without a byte on one stream before the request counts as timed out."""
