@@ -3,10 +3,12 @@ from html.parser import HTMLParser
 
 import httpx
 import pytest
+from markupsafe import escape
 
 from k3bundle.subject import ChangeUnderTest
 from k3server.document import SubmissionDocument
 from k3server.http_guard import SECURITY_HEADERS
+from k3server.views.wording import title_sentence
 from k3server_testing.example_document import example_document
 from k3server_testing.example_verdict import Status, example_verdict
 from k3server_testing.registry import Registry
@@ -73,7 +75,7 @@ async def test_submission_page_tells_verdict_first_then_claims_then_the_rest(
     page = answer.text
     verdict = document.verdict
     told = [
-        f">{verdict.sentence.replace(chr(39), '&#39;')}</h1>",
+        f">{escape(title_sentence(status, verdict.sentence))}</h1>",
         "<h3>Isolated</h3>",
         "<h3>Bounded</h3>",
         "<h3>Correct</h3>",
