@@ -9,6 +9,13 @@ from k3bundle.derive import derive
 from k3bundle.request import RequestRecord
 from k3bundle.verdict import Verdict
 
+from .changes import (
+    change_requests,
+    fail,
+    update,
+    with_coverage,
+    without_cells,
+)
 from .records import (
     ABBA,
     CELLS,
@@ -21,13 +28,8 @@ from .records import (
     a_plan,
     a_run,
     boot_slots,
-    change_requests,
     coverage_of,
-    fail,
     logprobs,
-    update,
-    with_coverage,
-    without_cells,
 )
 
 SPEED_GATES = GATES.model_copy(update={"claims_speed": True})

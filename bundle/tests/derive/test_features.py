@@ -8,6 +8,12 @@ from k3bundle.bundle import RunRecords
 from k3bundle.derive import derive
 from k3bundle.verdict import CellFail, CellInvalid, CellPass, CellResult, FeatureEvidence
 
+from .changes import (
+    change_requests,
+    fail,
+    update,
+    with_config,
+)
 from .records import (
     CHAT,
     SAMPLING,
@@ -15,11 +21,7 @@ from .records import (
     STRUCTURED,
     a_plan,
     a_run,
-    change_requests,
     completed,
-    fail,
-    update,
-    with_config,
 )
 
 FEATURES = ("structured", "sampling", "streaming", "chat")

@@ -10,6 +10,12 @@ from k3bundle.derive.greedy import compare, unusable
 from k3bundle.request import RequestRecord
 from k3bundle.verdict import CellInvalid, CellPass, CellResult, GreedyEvidence
 
+from .changes import (
+    change_requests,
+    fail,
+    update,
+    with_config,
+)
 from .records import (
     CELLS,
     GATES,
@@ -18,12 +24,8 @@ from .records import (
     a_request,
     a_run,
     boot_slots,
-    change_requests,
     completed,
-    fail,
     logprobs,
-    update,
-    with_config,
 )
 
 CANDIDATES = (1, 2)

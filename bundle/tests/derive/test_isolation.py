@@ -9,7 +9,16 @@ from k3bundle.derive import derive
 from k3bundle.subject import FileDifference
 from k3bundle.verdict import Claim
 
-from .records import BACKEND_KEY, a_plan, a_run, a_subject, with_config, without_cells
+from .changes import (
+    with_config,
+    without_cells,
+)
+from .records import (
+    BACKEND_KEY,
+    a_plan,
+    a_run,
+    a_subject,
+)
 
 CONFIG = {"model.dtype": "float32", BACKEND_KEY: "candidate"}
 

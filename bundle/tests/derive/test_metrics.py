@@ -6,7 +6,15 @@ from k3bundle.derive.metrics.throughput import output_tokens_per_s
 from k3bundle.derive.metrics.tpot import tpot_ms
 from k3bundle.derive.metrics.ttft import ttft_ms
 
-from .records import MS, a_request, completed, events, fail
+from .changes import (
+    fail,
+)
+from .records import (
+    MS,
+    a_request,
+    completed,
+    events,
+)
 
 
 def test_metrics_count_tokens_where_chunks_hold_several() -> None:

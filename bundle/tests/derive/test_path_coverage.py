@@ -10,7 +10,15 @@ from k3bundle.derive import derive
 from k3bundle.record import MAX_SAFE_INTEGER
 from k3bundle.verdict import CellCoverage, CellInvalid, CellPass, CellResult
 
-from .records import a_plan, a_run, boot_slots, coverage_of, with_coverage
+from .changes import (
+    with_coverage,
+)
+from .records import (
+    a_plan,
+    a_run,
+    boot_slots,
+    coverage_of,
+)
 
 CELL_IDS = ("serving", "greedy", "structured", "sampling", "streaming", "chat")
 BASELINE, CANDIDATE = boot_slots()[:2]

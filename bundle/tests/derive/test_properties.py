@@ -16,6 +16,11 @@ from k3bundle.request import RequestRecord, StreamEvent
 from k3bundle.subject import ArmName
 from k3bundle.verdict import Verdict
 
+from .changes import (
+    change_requests,
+    fail,
+    update,
+)
 from .records import (
     CELLS,
     GATES,
@@ -24,11 +29,8 @@ from .records import (
     a_run,
     arm_spec,
     boot_slots,
-    change_requests,
     completed,
-    fail,
     logprobs,
-    update,
 )
 
 HUGE: Final = 2**53 - 1

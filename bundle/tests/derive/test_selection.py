@@ -12,6 +12,11 @@ from k3bundle.plan import BootSlot, Plan
 from k3bundle.run import AttemptRecord, CellAborted
 from k3bundle.verdict import CellInvalid
 
+from .changes import (
+    change_requests,
+    fail,
+    without_cells,
+)
 from .records import (
     AT,
     CELLS,
@@ -21,11 +26,8 @@ from .records import (
     arm_spec,
     boot_events,
     boot_slots,
-    change_requests,
-    fail,
     finished,
     requests_of,
-    without_cells,
 )
 
 

@@ -17,6 +17,12 @@ from k3bundle.verdict import (
     ServingEvidence,
 )
 
+from .changes import (
+    change_requests,
+    fail,
+    update,
+    with_counters,
+)
 from .records import (
     ABBA,
     CELLS,
@@ -25,13 +31,9 @@ from .records import (
     a_plan,
     a_run,
     boot_slots,
-    change_requests,
     completed,
     counters_of,
     events,
-    fail,
-    update,
-    with_counters,
 )
 
 SPEED_GATES = GATES.model_copy(update={"claims_speed": True})
