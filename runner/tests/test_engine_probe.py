@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from k3bundle.subject import ChangeUnderTest
-from k3runner.engine_probe import EngineProbe
+from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, RegistryError
 from k3runner.load.client import open_session
 from k3runner.nonce import choose_nonce
@@ -80,6 +80,28 @@ async def test_probe_reports_as_absent_what_a_server_does_not_offer(
 async def test_probe_of_nothing_is_not_healthy() -> None:
     async with open_session() as session:
         assert not await EngineProbe(session, "http://127.0.0.1:9", 1.0).healthy()
+
+
+async def test_silence_is_an_error_and_not_an_absence() -> None:
+    async with open_session() as session:
+        probe = EngineProbe(session, "http://127.0.0.1:9", 1.0)
+        for ask in (
+            probe.version(),
+            probe.effective_config(()),
+            probe.reset_prefix_cache(),
+            probe.coverage("m", boot_id="boot-0.0", cell_id="c", moment="before"),
+            probe.counters(boot_id="boot-0.0", cell_id="c", moment="before"),
+        ):
+            with pytest.raises(EngineSilentError, match="did not answer"):
+                await ask
+
+
+async def test_answer_that_takes_too_long_is_silence(serve_fake: ServeFake) -> None:
+    _, url = await serve_fake(config_delay_s=1.0)
+    async with open_session() as session:
+        with pytest.raises(EngineSilentError, match=r"GET /server_info.* within 0\.2 s"):
+            await EngineProbe(session, url, 0.2).effective_config(())
+        assert await EngineProbe(session, url, 5.0).effective_config(()) != {}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import aiohttp
 
 from k3bundle.request import RequestRecord
 from k3bundle.run import CellAborted, CellFinished
-from k3runner.engine_probe import EngineProbe, Moment
+from k3runner.engine_probe import EngineProbe, EngineSilentError, Moment
 from k3runner.engine_process import EngineProcess
 from k3runner.events import CellEnded, CellProgress, CellStarted, Remark
 from k3runner.load.client import LoadTarget
@@ -50,6 +50,23 @@ async def run_cell(context: RunContext, server: BootedServer, cell: RunnableCell
     Raises:
         EngineError: The engine reports step counts in a wrong shape.
     """
+    try:
+        load = await _measure(context, server, cell)
+        reason = await _abort_reason(context, server, load)
+        if reason is None:
+            await _coverage(context, server, cell, "after")
+            await _counters(context, server, cell, "after")
+            _finish(context, server, cell, load)
+            return True
+    except EngineSilentError as error:
+        end = None if server.process is None else server.process.ended()
+        reason = error.problem if end is None else end.detail
+    _abort(context, server, cell, reason)
+    return False
+
+
+async def _measure(context: RunContext, server: BootedServer, cell: RunnableCell) -> CellLoad:
+    """Sends the cell's requests and journals them, with snapshots before."""
     requests = plan_requests(cell, context.nonce, context.vocabulary)
     planned = len(requests.warmup) + len(requests.measured)
     context.emit(CellStarted(slot=server.slot, cell_id=cell.cell_id, requests_planned=planned))
@@ -81,14 +98,7 @@ async def run_cell(context: RunContext, server: BootedServer, cell: RunnableCell
     )
     load = await run_cell_load(server.session, target, requests, count_before, on_record)
     context.journal.requests(load.records)
-    reason = await _abort_reason(context, server, load)
-    if reason is not None:
-        _abort(context, server, cell, reason)
-        return False
-    await _coverage(context, server, cell, "after")
-    await _counters(context, server, cell, "after")
-    _finish(context, server, cell, load)
-    return True
+    return load
 
 
 def abort_cells(

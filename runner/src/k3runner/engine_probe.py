@@ -1,6 +1,7 @@
 """Asks a running engine about itself: health, version, configuration, step counts, counters.
 
-What a server does not offer is reported as absent; what it offers in a wrong shape is an error.
+What a server does not offer is reported as absent; what it offers in a wrong shape is an error,
+and so is silence: a busy engine must not look like one that has nothing to say.
 """
 
 import json
@@ -15,13 +16,20 @@ from k3runner.effective_config import flatten_config
 from k3runner.errors import EngineError
 from k3runner.metrics_text import parse_counters
 
-__all__ = ["EngineProbe"]
+__all__ = ["EngineProbe", "EngineSilentError"]
 
 Moment = Literal["before", "after"]
 _OK = 200
 _CONFIG = "vllm_config"
 _ENVIRONMENT = "vllm_env"
 """Parts of the server's own report that are configuration; the rest describes the machine."""
+
+
+_HEALTH_LIMIT_S = 5.0
+
+
+class EngineSilentError(EngineError):
+    """The server did not answer at all, or not in time."""
 
 
 class _CoverageReport(Record):
@@ -44,12 +52,15 @@ class EngineProbe:
         """
         self._session = session
         self._url = url
-        self._limit = aiohttp.ClientTimeout(total=limit_s)
+        self._limit_s = limit_s
 
     async def healthy(self) -> bool:
         """Whether the health check answers 200."""
-        found = await self._request("GET", "/health")
-        return found is not None and found[0] == _OK
+        try:
+            status, _ = await self._request("GET", "/health", limit_s=_HEALTH_LIMIT_S)
+        except EngineSilentError:
+            return False
+        return status == _OK
 
     async def served_models(self) -> tuple[str, ...]:
         """Names of the served models; empty when the server does not say."""
@@ -77,8 +88,8 @@ class EngineProbe:
 
     async def reset_prefix_cache(self) -> bool:
         """Empties the prefix cache; False when the server offers no way."""
-        found = await self._request("POST", "/reset_prefix_cache")
-        return found is not None and found[0] == _OK
+        status, _ = await self._request("POST", "/reset_prefix_cache")
+        return status == _OK
 
     async def coverage(
         self, method: str | None, *, boot_id: str, cell_id: str, moment: Moment
@@ -92,7 +103,7 @@ class EngineProbe:
             moment: Before or after the cell.
 
         Raises:
-            EngineError: The engine answers, and not with step counts.
+            EngineError: The engine does not answer, or not with step counts.
         """
         reports = [] if method is None else await self._worker_reports(method)
         if not reports:
@@ -121,46 +132,56 @@ class EngineProbe:
 
     async def counters(self, *, boot_id: str, cell_id: str, moment: Moment) -> EngineCounters:
         """Counters of the metrics page; empty when there is none."""
-        found = await self._request("GET", "/metrics")
-        text = found[1] if found is not None and found[0] == _OK else ""
+        status, text = await self._request("GET", "/metrics")
         return EngineCounters(
             boot_id=boot_id,
             cell_id=cell_id,
             moment=moment,
-            counters=parse_counters(text, prefix="vllm:"),
+            counters=parse_counters(text, prefix="vllm:") if status == _OK else {},
         )
 
     async def _worker_reports(self, method: str) -> list[_CoverageReport]:
-        found = await self._request("POST", "/collective_rpc", {"method": method})
-        if found is None or found[0] != _OK:
+        status, answer = await self._request("POST", "/collective_rpc", {"method": method})
+        if status != _OK:
             return []
         try:
-            results = json.loads(found[1])["results"]
+            results = json.loads(answer)["results"]
             return [_parse_report(text) for text in results]
         except (ValueError, KeyError, TypeError, ValidationError) as error:
             raise EngineError(
-                f"The engine's step counts are not what is due: {error}: {found[1][:300]}",
+                f"The engine's step counts are not what is due: {error}: {answer[:300]}",
                 f"The worker method `{method}` must return k3decode.coverage/1 as JSON text.",
             ) from error
 
     async def _json(self, verb: str, path: str) -> Any:
-        found = await self._request(verb, path)
-        if found is None or found[0] != _OK:
+        status, answer = await self._request(verb, path)
+        if status != _OK:
             return None
         try:
-            return json.loads(found[1])
+            return json.loads(answer)
         except ValueError:
             return None
 
-    async def _request(self, verb: str, path: str, body: object = None) -> tuple[int, str] | None:
-        """Status and text; None when the server did not answer."""
+    async def _request(
+        self, verb: str, path: str, body: object = None, limit_s: float | None = None
+    ) -> tuple[int, str]:
+        """Status and text.
+
+        Raises:
+            EngineSilentError: The server did not answer in time.
+        """
+        limit = aiohttp.ClientTimeout(total=limit_s or self._limit_s)
         try:
             async with self._session.request(
-                verb, self._url + path, json=body, timeout=self._limit
+                verb, self._url + path, json=body, timeout=limit
             ) as response:
                 return response.status, await response.text("utf-8", "replace")
-        except (TimeoutError, aiohttp.ClientError, OSError):
-            return None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise EngineSilentError(
+                f"The server at {self._url} did not answer {verb} {path} within "
+                f"{limit.total:g} s: {error!r}.",
+                "Look at its log; a machine with less to do answers sooner.",
+            ) from error
 
 
 def _parse_report(text: str) -> _CoverageReport:

@@ -17,7 +17,7 @@ from k3bundle.subject import ChangeUnderTest, SubjectFacts
 from k3bundle.verdict import Verdict
 from k3runner.boot_run import run_existing_server, run_slot
 from k3runner.effective_config import flatten_config
-from k3runner.engine_probe import EngineProbe
+from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, MachineError, UsageError
 from k3runner.events import BundleSealed, Event, Remark, RunFinished, RunStarted
 from k3runner.journal import Journal, mend, read_lines
@@ -256,9 +256,12 @@ def _external_model(config: RunConfig) -> str | None:
         async with open_session() as session:
             return await EngineProbe(session, url, config.limits.probe_s).served_models()
 
-    models = asyncio.run(ask())
+    try:
+        models = asyncio.run(ask())
+    except EngineSilentError as error:
+        raise EngineError(f"Nothing answers at {url}.", _NO_HANDSHAKE) from error
     if not models:
-        raise EngineError(f"No OpenAI-compatible server answers at {url}.", _NO_HANDSHAKE)
+        raise EngineError(f"The server at {url} names no model in /v1/models.", _NO_HANDSHAKE)
     return models[0]
 
 

@@ -51,7 +51,7 @@ class TimeLimits:
     """Without a byte on one stream before the request counts as timed out."""
     stop_s: float = 10.0
     """From SIGTERM to SIGKILL."""
-    probe_s: float = 30.0
+    probe_s: float = 120.0
     """For one administrative request to the engine."""
 
 

@@ -65,6 +65,8 @@ class Behaviour:
     """Offers the development endpoints; False looks like another vendor's server."""
     chance_config: bool = False
     """The effective configuration holds a port and an id that differ at each start."""
+    config_delay_s: float = 0.0
+    """Delay before the effective configuration is told."""
     unknown_variable: str | None = None
     """Logs at start that this environment variable is not known."""
     start: Literal["good", "dies", "never_healthy"] = "good"

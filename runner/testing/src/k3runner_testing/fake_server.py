@@ -176,6 +176,7 @@ class FakeServer:
 
     async def server_info(self, _request: web.Request) -> web.Response:
         """Answers `/server_info`."""
+        await asyncio.sleep(self.behaviour.config_delay_s)
         config: dict[str, Any] = {
             "additional_config": {"k3decode": {"decode_backend": self.behaviour.backend}},
             "model_config": {"dtype": "float32", "max_model_len": 2048},
