@@ -6,7 +6,7 @@ it runs the kernel first, on poisoned outputs, and only then works out what it s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,12 +50,10 @@ class Op:
     """One mathematical unit with a kernel."""
 
     name: str
-    reference: str
-    """Module of the executable specification."""
     launch: Launch
     cases: tuple[Case, ...]
-    variants: Callable[[], Mapping[str, Callable[[str], object]]]
-    """Every compiled variant K3 needs: name -> compile for an architecture, without a GPU."""
+    variants: Mapping[str, Callable[[str], Any]]
+    """Every compiled variant K3 needs: name -> compile for an architecture ("sm_90a"), no GPU."""
 
 
 def poisoned(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:

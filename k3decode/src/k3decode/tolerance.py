@@ -29,7 +29,9 @@ class Judgement:
     """What differs, where; empty when it passed."""
 
 
-def judge_close(output: str, actual: Tensor, *, reference: Tensor, same_dtype: Tensor) -> Judgement:
+def judge_close(
+    output: str, actual: Tensor, *, reference: Tensor, same_dtype: Tensor, shared_axes: int = 1
+) -> Judgement:
     """Judge computed values.
 
     Args:
@@ -37,6 +39,7 @@ def judge_close(output: str, actual: Tensor, *, reference: Tensor, same_dtype: T
         actual: what the kernel wrote, [..., N], BF16 or FP32.
         reference: FP64 reference, same shape.
         same_dtype: what torch computes with the specified roundings, same shape.
+        shared_axes: last axes over which values have one scale and torch's largest error counts.
     """
     expected = reference.detach().cpu().double()
     found = actual.detach().cpu().double()
@@ -54,11 +57,12 @@ def judge_close(output: str, actual: Tensor, *, reference: Tensor, same_dtype: T
             sentence=f"expected {expected[where].item():.6g} at {list(where)}, found "
             f"{found[where].item():.6g}",
         )
-    # Per row: rows of one output may differ in scale by many orders of magnitude.
-    row_error = torch.where(finite, torch_error, 0.0).amax(-1, keepdim=True)
+    # Not over all of it: rows of one output may differ in scale by many orders of magnitude.
+    axes = tuple(range(-shared_axes, 0))
+    row_error = torch.where(finite, torch_error, 0.0).amax(axes, keepdim=True)
     allowed = 2 * row_error + 2 * _quantum(expected, actual.dtype)
     ratio = torch.where(finite, (found - expected).abs() / allowed, 0.0)
-    worst = float(ratio.max())
+    worst = float(ratio.max()) if ratio.numel() else 0.0
     if worst <= 1.0:
         return Judgement(output=output, passed=True, worst=worst, sentence="")
     place = tuple(torch.unravel_index(ratio.argmax(), ratio.shape))

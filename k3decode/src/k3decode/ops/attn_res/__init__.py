@@ -1,1 +1,19 @@
-"""The op `attn_res`: attention over residual blocks. Reference only; no kernel yet."""
+"""The op `attn_res`: attention over residual blocks."""
+
+from functools import partial
+
+from k3decode.dims import K3Dims
+from k3decode.op import Op
+from k3decode.ops.attn_res.cases import CASES
+from k3decode.ops.attn_res.launch import attn_res, compile_variant, variants
+
+__all__ = ["OP"]
+
+OP = Op(
+    name="attn_res",
+    launch=attn_res,
+    cases=CASES,
+    variants={
+        name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
+    },
+)

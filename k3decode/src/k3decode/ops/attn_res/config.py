@@ -12,7 +12,7 @@ _MAX_THREADS = 1024
 
 @dataclass(frozen=True)
 class AttnResConfig:
-    """One compiled variant; K3 uses 27 of them, see `variants`."""
+    """One compiled variant; see `launch.variants` for those K3 uses."""
 
     hidden_size: int
     blocks: int

@@ -1,4 +1,6 @@
 # mypy: ignore-errors
+# CuTe's names for memory spaces, and device code that branches at compile time.
+# ruff: noqa: N803, N806, PLR0912, PLR0915, PLR0917
 """Device code of AttnRes: one CTA per row, one 16-byte load per thread and source.
 
 A row has 7168 columns, so 896 threads hold every source of a row in registers and each source is
@@ -65,12 +67,12 @@ class AttnResKernel:
     @cute.kernel
     def kernel(
         self,
-        mPrefix: cute.Tensor,  # noqa: N803
-        mPending: cute.Tensor,  # noqa: N803
-        mBlocks: cute.Tensor,  # noqa: N803
-        mDirection: cute.Tensor,  # noqa: N803
-        mOutputNorm: cute.Tensor,  # noqa: N803
-        mOut: cute.Tensor,  # noqa: N803
+        mPrefix: cute.Tensor,
+        mPending: cute.Tensor,
+        mBlocks: cute.Tensor,
+        mDirection: cute.Tensor,
+        mOutputNorm: cute.Tensor,
+        mOut: cute.Tensor,
     ):
         """One row: read all sources, update the prefix, score, mix, normalise."""
         config = self.config

@@ -1,1 +1,19 @@
-"""The op `kda`: gated delta rule. Reference only; no kernel yet."""
+"""The op `kda`: one decode step of the gated delta rule."""
+
+from functools import partial
+
+from k3decode.dims import K3Dims
+from k3decode.op import Op
+from k3decode.ops.kda.cases import CASES
+from k3decode.ops.kda.launch import compile_variant, kda_step, variants
+
+__all__ = ["OP"]
+
+OP = Op(
+    name="kda",
+    launch=kda_step,
+    cases=CASES,
+    variants={
+        name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
+    },
+)

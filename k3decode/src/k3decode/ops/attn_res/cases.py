@@ -1,0 +1,213 @@
+"""Cases of AttnRes.
+
+Every number of blocks occurs with every use K3 makes of it, at one odd number of rows; production
+has the deepest layer at the batches that are captured. Blocks that are no source hold NaN, and so
+do two rows behind the last and, where strides are padded, the columns between two rows. Not here:
+widths other than K3's, which no model uses.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from k3decode.dims import K3Dims
+from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.ops.attn_res.config import AttnResConfig
+from k3decode.ops.attn_res.cost import attn_res_cost
+from k3decode.ops.attn_res.launch import variants
+from k3decode.ops.attn_res.reference import AttnResWeights, attn_res_mixture
+from k3decode.tolerance import Judgement, judge_bitwise, judge_close
+
+__all__ = ["CASES"]
+
+_DIMS = K3Dims()
+# Rows behind the last one that must stay as they are.
+_SPARE_ROWS = 2
+
+
+@dataclass(frozen=True)
+class _Shape:
+    rows: int
+    config: AttnResConfig
+    row_padding: int = 0
+    alter: Callable[[Tensor, Tensor, Tensor], None] | None = None
+    """Overwrites parts of prefix, pending and blocks."""
+
+
+@dataclass(frozen=True)
+class _Buffers:
+    prefix: Tensor
+    pending: Tensor
+    blocks: Tensor
+    out: Tensor
+
+    def copied_to(self, device: torch.device) -> "_Buffers":
+        return _Buffers(
+            prefix=self.prefix.to(device, copy=True),
+            pending=self.pending.to(device, copy=True),
+            blocks=self.blocks.to(device, copy=True),
+            out=self.out.to(device, copy=True),
+        )
+
+
+def _buffers(shape: _Shape, generator: torch.Generator) -> _Buffers:
+    """Whole allocations on the CPU, spare rows and padding columns poisoned."""
+    rows, width = shape.rows, shape.config.hidden_size
+    allocated = (rows + _SPARE_ROWS, width + shape.row_padding)
+    cpu = torch.device("cpu")
+
+    def rows_of(*lead: int) -> Tensor:
+        buffer = poisoned(*lead, *allocated, dtype=torch.bfloat16, device=cpu)
+        values = torch.randn(*lead, rows, width, generator=generator)
+        # Rows of different size, so that a wrong scale or source cannot hide.
+        sizes = torch.exp(torch.randn(*lead, rows, 1, generator=generator))
+        buffer[..., :rows, :width] = (values * sizes).to(torch.bfloat16)
+        return buffer
+
+    blocks = rows_of(_DIMS.num_residual_blocks)
+    blocks[shape.config.blocks :] = float("nan")
+    buffers = _Buffers(
+        prefix=rows_of(),
+        pending=rows_of(),
+        blocks=blocks,
+        out=poisoned(*allocated, dtype=torch.bfloat16, device=cpu),
+    )
+    if shape.config.reset:
+        # The old prefix must not take part.
+        buffers.prefix[:] = float("nan")
+    if shape.alter is not None:
+        live = (slice(0, rows), slice(0, width))
+        shape.alter(
+            buffers.prefix[live], buffers.pending[live], buffers.blocks[:, live[0], live[1]]
+        )
+    return buffers
+
+
+def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
+    config, rows, width = shape.config, shape.rows, shape.config.hidden_size
+    generator = torch.Generator().manual_seed(rows * 100 + config.blocks)
+    before = _buffers(shape, generator)
+    source_norm = torch.randn(width, generator=generator).to(torch.bfloat16)
+    query = (torch.randn(width, generator=generator) / width**0.5).to(torch.bfloat16)
+    output_norm = torch.randn(width, generator=generator).to(torch.bfloat16)
+    used = before.copied_to(device)
+    direction = (source_norm.float() * query.float()).to(device)
+    norm_on_device = output_norm.to(device)
+
+    def run() -> None:
+        launch(
+            used.prefix[:rows, :width],
+            used.pending[:rows, :width] if config.has_pending else None,
+            used.blocks[:, :rows, :width],
+            direction,
+            norm_on_device if config.output_norm else None,
+            used.out[:rows, :width],
+            num_blocks=config.blocks,
+            write_block=config.write_block,
+            reset=config.reset,
+            eps=config.eps,
+        )
+
+    def judge() -> tuple[Judgement, ...]:
+        return _judge(shape, before, used, (source_norm, query, output_norm))
+
+    return Trial(run=run, judge=judge, cost=attn_res_cost(config, rows), rerun=run)
+
+
+def _judge(
+    shape: _Shape, before: _Buffers, used: _Buffers, weights: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Judgement, ...]:
+    config, rows, width = shape.config, shape.rows, shape.config.hidden_size
+    live = (slice(0, rows), slice(0, width))
+    expected = before.copied_to(torch.device("cpu"))
+    pending = before.pending[live]
+    if config.reset:
+        expected.prefix[live] = pending
+    elif config.has_pending:
+        total = before.prefix[live].float() + pending.float()
+        expected.prefix[live] = total.to(torch.bfloat16)
+    if config.write_block is not None:
+        expected.blocks[config.write_block][live] = expected.prefix[live]
+    sources = (*(before.blocks[i][live] for i in range(config.blocks)), expected.prefix[live])
+
+    def mixture(dtype: torch.dtype) -> Tensor:
+        source_norm, query, output_norm = (w.to(dtype) for w in weights)
+        point = AttnResWeights(
+            source_norm=source_norm,
+            query=query,
+            output_norm=output_norm if config.output_norm else None,
+            eps=config.eps,
+        )
+        return attn_res_mixture(tuple(source.to(dtype) for source in sources), point)
+
+    # Outside the live part the output keeps its poison.
+    around = used.out.cpu().clone()
+    around[live] = before.out[live]
+    return (
+        judge_close(
+            "out",
+            used.out[live],
+            reference=mixture(torch.float64),
+            same_dtype=mixture(torch.float32).to(torch.bfloat16),
+        ),
+        judge_bitwise("around out", around, before.out),
+        judge_bitwise("prefix", used.prefix, expected.prefix),
+        judge_bitwise("blocks", used.blocks, expected.blocks),
+        judge_bitwise("pending", used.pending, before.pending),
+    )
+
+
+def _signed_zeros(prefix: Tensor, pending: Tensor, blocks: Tensor) -> None:
+    prefix[0] = -0.0
+    pending[0] = -0.0
+    blocks[:2, 0] = -0.0
+
+
+def _denormals(prefix: Tensor, pending: Tensor, blocks: Tensor) -> None:
+    smallest = 2.0**-133
+    for rows in (prefix[0], pending[0], blocks[0, 0], blocks[1, 0]):
+        rows[:] = smallest * (1 + torch.arange(rows.shape[0]) % 5)
+
+
+def _infinities(prefix: Tensor, pending: Tensor, blocks: Tensor) -> None:
+    prefix[0, 3] = float("inf")
+    pending[1, 5] = float("-inf")
+    blocks[0, 2, 7] = float("nan")
+
+
+def _equal_sources(prefix: Tensor, pending: Tensor, blocks: Tensor) -> None:
+    pending[:] = 0.0
+    blocks[:2] = prefix
+
+
+def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
+    return Case(name=name, group=group, prepare=partial(_prepare, shape))
+
+
+def _cases() -> tuple[Case, ...]:
+    configs = variants(_DIMS)
+    last = _DIMS.num_residual_blocks
+    deepest = configs[f"add_{last}"]
+    two = configs["add_2"]
+    cases = [_case("add_1_m3", "smoke", _Shape(3, configs["add_1"]))]
+    cases += [_case(f"{name}_m5", "corner", _Shape(5, c)) for name, c in configs.items()]
+    cases += [
+        _case("one_row", "corner", _Shape(1, deepest)),
+        _case("padded_rows", "corner", _Shape(5, configs["write_2"], row_padding=24)),
+        _case("signed_zeros", "corner", _Shape(3, two, alter=_signed_zeros)),
+        _case("denormals", "corner", _Shape(3, two, alter=_denormals)),
+        _case("infinities", "corner", _Shape(4, two, alter=_infinities)),
+        _case("equal_sources", "corner", _Shape(3, two, alter=_equal_sources)),
+    ]
+    cases += [
+        _case(f"{kind}_{last}_m{rows}", "production", _Shape(rows, configs[f"{kind}_{last}"]))
+        for kind in ("add", "final")
+        for rows in (1, 2, 7, 8, 16, 33, 64)
+    ]
+    return tuple(cases)
+
+
+CASES = _cases()

@@ -1,0 +1,149 @@
+"""Launch of one KDA decode step: check the inputs, compile once, launch."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from k3decode.dims import K3Dims
+from k3decode.host.inputs import InputCheck
+from k3decode.ops.kda.config import KdaConfig
+
+__all__ = ["KdaStepWeights", "compile_variant", "config_for", "kda_step", "variants"]
+
+_VECTOR_WIDTH = 8
+_STATE_VECTOR_WIDTH = 4
+
+
+@dataclass(frozen=True)
+class KdaStepWeights:
+    """What the step needs of a layer; C = H * K local channels."""
+
+    f_b: Tensor
+    """Second factor of the decay gate, BF16 [C, 128], dense."""
+    conv: Tensor
+    """FP32 [3 C, 4], channels q | k | v, dense; the last tap multiplies the newest input."""
+    a_log: Tensor
+    """FP32 [H]."""
+    dt_bias: Tensor
+    """FP32 [C]."""
+    o_norm: Tensor
+    """FP32 [128], shared by the heads."""
+
+
+def kda_step(  # noqa: PLR0917
+    projection: Tensor,
+    weights: KdaStepWeights,
+    slots: Tensor,
+    conv_state: Tensor,
+    memory: Tensor,
+    out: Tensor,
+    *,
+    config: KdaConfig,
+) -> None:
+    """Advance each row's state by one token and write its gated output.
+
+    Args:
+        projection: BF16 [M, W], W at least q C | k C | v C | gate C | f_a 128 | beta H, row stride
+            a multiple of 8.
+        weights: the layer's.
+        slots: int32 [M], page of each row, no positive page twice; zero or less writes zeros to the
+            row's output and touches no state.
+        conv_state: BF16 [P, 3, 3 C], pages at any stride, oldest tap first; updated in place.
+        memory: FP32 [P, H, 128, 128], pages at a stride that is a multiple of 4; in place.
+        out: BF16 [M, C], row stride a multiple of 8, written.
+        config: variant to run.
+
+    Raises:
+        KernelInputError: an input is not as described.
+        UnsupportedGpuError: no kernel for this GPU.
+    """
+    rows = out.shape[0] if out.ndim else 0
+    heads, channels, width = config.heads, config.channels, config.head_dim
+    pages = memory.shape[0] if memory.ndim else 0
+    bf16, fp32 = torch.bfloat16, torch.float32
+    check = InputCheck("kda")
+    check.rows(rows)
+    check.tensor("out", out, dtype=bf16, shape=[rows, channels], stride_multiple=_VECTOR_WIDTH)
+    check.tensor(
+        "projection", projection, dtype=bf16, shape=[rows, None], stride_multiple=_VECTOR_WIDTH
+    )
+    check.require(
+        projection.ndim != 2 or projection.shape[1] >= config.projection_width,  # noqa: PLR2004
+        f"projection: expected at least {config.projection_width} columns, found "
+        f"{list(projection.shape)}",
+    )
+    dense: tuple[tuple[str, Tensor, torch.dtype, list[int]], ...] = (
+        ("f_b", weights.f_b, bf16, [channels, config.gate_rank]),
+        ("conv", weights.conv, fp32, [3 * channels, config.conv_taps]),
+        ("a_log", weights.a_log, fp32, [heads]),
+        ("dt_bias", weights.dt_bias, fp32, [channels]),
+        ("o_norm", weights.o_norm, fp32, [width]),
+        ("slots", slots, torch.int32, [rows]),
+    )
+    for name, tensor, dtype, shape in dense:
+        check.tensor(name, tensor, dtype=dtype, shape=shape, dense_from=0)
+    check.tensor(
+        "conv_state", conv_state, dtype=bf16, shape=[pages, config.conv_taps - 1, 3 * channels]
+    )
+    check.tensor(
+        "memory",
+        memory,
+        dtype=fp32,
+        shape=[pages, heads, width, width],
+        stride_multiple=_STATE_VECTOR_WIDTH,
+    )
+    architecture = check.finish()
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
+
+    tensors = (
+        projection,
+        *(tensor for _, tensor, _, _ in dense),
+        conv_state,
+        memory,
+        out,
+    )
+    compile_variant(config, architecture)(
+        *(device_pointer(tensor) for tensor in tensors),
+        projection.stride(0),
+        conv_state.stride(0),
+        memory.stride(0),
+        out.stride(0),
+        rows,
+        current_stream(),
+    )
+
+
+@cache
+def compile_variant(config: KdaConfig, architecture: str) -> Any:
+    """Compile one variant, once per process."""
+    from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
+    from k3decode.ops.kda.kernel import KdaKernel  # noqa: PLC0415
+
+    bf16, fp32 = torch.bfloat16, torch.float32
+    pointers = [bf16, bf16, fp32, fp32, fp32, fp32, torch.int32, bf16, fp32, bf16]
+    return compile_kernel(KdaKernel(config), placeholders(pointers, 4, 1), architecture)
+
+
+def config_for(dims: K3Dims, heads: int) -> KdaConfig:
+    """Variant of a model for a number of local heads."""
+    return KdaConfig(
+        heads=heads,
+        head_dim=dims.kda_head_dim,
+        gate_rank=dims.kda_gate_rank,
+        conv_taps=dims.kda_conv_taps,
+        gate_lower_bound=dims.kda_gate_lower_bound,
+        qk_norm_eps=dims.kda_qk_norm_eps,
+        norm_eps=dims.rms_norm_eps,
+    )
+
+
+def variants(dims: K3Dims) -> dict[str, KdaConfig]:
+    """Shards of eight and sixteen ranks."""
+    return {
+        f"tp{ranks}_{heads}_heads": config_for(dims, heads)
+        for ranks in (8, 16)
+        if (heads := dims.num_attention_heads // ranks)
+    }
