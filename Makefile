@@ -77,14 +77,16 @@ schema-check: ## Check that bundle/schema is what the records say.
 	$(DEV)/python -m k3bundle.schema_export bundle/schema --check
 
 test-house: ## Test what crosses packages: architecture, documentation, contracts, installation.
-	$(DEV)/python -m pytest tests tools
+	$(DEV)/python -m pytest -m "not engine" tests
 
 test-unit: ## Test each package on its own.
 	$(DEV)/python -m pytest -m "not engine" bundle runner server
 	$(KERNELS)/python -m pytest -m "not engine" k3decode
 
-test-engine: ## Test with a real engine: plugin, planted faults, interruption, the whole chain.
-	$(DEV)/python -m pytest -m engine runner server k3decode tests
+test-engine: ## Test with a real engine: served tokens, step counts, planted defects.
+	K3EVAL_ENGINE_PYTHON=$(CURDIR)/.k3eval/env/engine/bin/python \
+		$(KERNELS)/python -m pytest -m engine k3decode
+	$(DEV)/python -m pytest -m engine tests
 
 ##@ Keep
 lock: ## Make all locks under requirements/ again; UPGRADE=1 takes newer versions.

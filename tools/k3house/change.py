@@ -11,7 +11,7 @@ __all__ = ["Change", "head_commit", "parse_change"]
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9_.-]{1,100}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_PULL_REQUEST = re.compile(r"[1-9][0-9]{0,8}")
+_PULL_REQUEST = re.compile(r"[1-9][0-9]{0,6}|10000000")
 
 
 @dataclass(frozen=True)

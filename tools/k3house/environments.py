@@ -16,6 +16,8 @@ class Environment:
     """Folders of our own packages, installed without their dependencies: the lock has them."""
     editable: bool = False
     """Install our packages as links to their sources instead of as wheels."""
+    own_files: bool = False
+    """Share no file with the installer's cache; see `install`."""
     engine_python: bool = False
     """The lock is for CPython 3.11 on Linux x86_64 only."""
     needs_bytes: int = 0
@@ -49,8 +51,20 @@ ENVIRONMENTS = (
         engine_python=True,
         needs_bytes=5000 * _MIB,
     ),
-    Environment("referee", "referee", packages=("bundle", "runner"), needs_bytes=600 * _MIB),
-    Environment("registry", "registry", packages=("bundle", "server"), needs_bytes=600 * _MIB),
+    Environment(
+        "referee",
+        "referee",
+        packages=("bundle", "runner"),
+        own_files=True,
+        needs_bytes=600 * _MIB,
+    ),
+    Environment(
+        "registry",
+        "registry",
+        packages=("bundle", "server"),
+        own_files=True,
+        needs_bytes=600 * _MIB,
+    ),
     Environment(
         "kernels",
         "kernels",

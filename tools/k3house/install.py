@@ -1,11 +1,11 @@
 """Makes the environments from the locks, and only what is missing or changed.
 
 An environment is built under a temporary name and renamed when it is whole, so an interruption at
-any moment leaves the old one or none. Files are copied from the installer's cache, not linked:
-a link would let the engine under test write into files that the referee reads.
+any moment leaves the old one or none. The referee and the registry share no file with anything:
+elsewhere files are hard links into the installer's cache, and the engine under test could write
+through one of its own into what the referee reads.
 """
 
-import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from k3house.stamp import Stamp, file_digest, read_stamp, source_digest, write_s
 
 __all__ = ["current_sources", "install", "stale"]
 
-_RECIPE = b"2"
+_RECIPE = b"3"
 """Changes when the way of installing changes, so that old environments are made again."""
 _TORCH_CPU = EngineLock("", "a source offers torch==2.13.0+cpu", 0)
 _TORCH_PYPI = EngineLock(
@@ -157,7 +157,7 @@ def _make_whole(work: _Work, wheels: str | None, narrator: Narrator) -> None:
     venv = [*_uv("venv"), "--relocatable", "--no-project", "--python", sys.executable]
     run_tool([*venv, str(partial)], log="install")
     lock_file = LOCKS / f"{environment.lock}{lock.suffix}.txt"
-    arguments = _install_arguments(partial, lock_file)
+    arguments = _install_arguments(partial, lock_file, own_files=environment.own_files)
     offline = sources.wheels is not None and _resolves(arguments, sources)
     run_tool([*arguments, *sources.uv_arguments(offline=offline)], log="install")
     for folder in environment.packages:
@@ -208,10 +208,13 @@ def _uv(*words: str) -> list[str | Path]:
     return [env_script(UV.name, "uv"), *words, "--no-config"]
 
 
-def _install_arguments(environment: Path, lock: Path) -> list[str | Path]:
+def _install_arguments(
+    environment: Path, lock: Path, *, own_files: bool = False
+) -> list[str | Path]:
     return [
         *_uv("pip", "install", "--no-deps", "--require-hashes", "--no-build"),
-        *("--link-mode", "copy", "--python", environment / "bin" / "python", "-r", lock),
+        *(("--no-cache", "--link-mode", "copy") if own_files else ()),
+        *("--python", environment / "bin" / "python", "-r", lock),
     ]
 
 
@@ -272,6 +275,5 @@ def _finish(environment: Environment, partial: Path, stamp: Stamp) -> None:
     shutil.rmtree(old, ignore_errors=True)
     if final.exists():
         final.rename(old)
-    os.sync()
     partial.rename(final)
     shutil.rmtree(old, ignore_errors=True)

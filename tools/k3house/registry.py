@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 from k3house.child import tool_environment
@@ -19,6 +20,8 @@ from k3house.problem import HouseError
 __all__ = ["check_port", "registry_answers", "running_registry", "serve"]
 
 _HOST = "127.0.0.1"
+_TITLE = "k3-eval registry"
+_DESCRIPTION_BYTES = 4 << 20
 _READY_S = 60.0
 _STOP_S = 15.0
 _ASK_S = 3.0
@@ -27,16 +30,16 @@ _ASK_S = 3.0
 def registry_answers(port: int) -> bool:
     """Whether one of our registries answers on the port.
 
-    Its health is asked for, and what answers must look like ours: another program that listens
-    there must not be sent evidence.
+    What answers must describe itself as ours: another program that listens there must not be sent
+    evidence.
     """
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://{_HOST}:{port}/healthz", timeout=_ASK_S) as response:
-            answer = json.loads(response.read(65536))
-    except (OSError, ValueError):
+        with opener.open(f"http://{_HOST}:{port}/api/v1/openapi.json", timeout=_ASK_S) as response:
+            answer = json.loads(response.read(_DESCRIPTION_BYTES))
+        return bool(answer["info"]["title"] == _TITLE)
+    except (OSError, ValueError, HTTPException, KeyError, TypeError):
         return False
-    return isinstance(answer, dict) and answer.get("service") == "k3-registry"
 
 
 def check_port(port: int) -> None:

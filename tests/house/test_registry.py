@@ -1,0 +1,62 @@
+"""The registry of `make eval`: ours is used again, another program's port is refused."""
+
+import http.server
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from k3house.problem import HouseError
+from k3house.registry import check_port, registry_answers
+
+
+@contextmanager
+def _answering(body: bytes) -> Iterator[int]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_registry_is_recognised_by_its_description() -> None:
+    with _answering(json.dumps({"info": {"title": "k3-eval registry"}}).encode()) as port:
+        assert registry_answers(port)
+
+
+def test_the_real_registry_describes_itself_so() -> None:
+    from k3server_testing.registry import Registry  # noqa: PLC0415
+
+    assert Registry().app().title == "k3-eval registry"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"info": {"title": "another"}}'])
+def test_another_program_is_not_taken_for_a_registry(body: bytes) -> None:
+    with _answering(body) as port:
+        assert not registry_answers(port)
+        with pytest.raises(HouseError, match=f"make eval REGISTRY_PORT={port + 1}") as caught:
+            check_port(port)
+    assert caught.value.exit_code == 5
+
+
+def test_a_listener_that_does_not_speak_http_is_not_taken_for_a_registry() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        listener.close()
+        assert not registry_answers(port)
+        check_port(port)
