@@ -1,7 +1,9 @@
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 from k3runner.engine_command import EngineCommand, engine_command, public_command
+from k3runner.engine_tools import write_engine_tools
 from k3runner.subjects import load_subject
 
 INHERITED = {
@@ -24,13 +26,14 @@ def command(arm: int, overlay: Path | None = None) -> EngineCommand:
         model_folder=Path("/model"),
         port=8123,
         inherited=INHERITED,
+        tools=Path("/run/tools"),
     )
 
 
 def test_engine_command_inherits_only_what_is_allowed() -> None:
     environment = command(0).environment
     assert environment["HOME"] == "/home/alice"
-    assert environment["PATH"] == "/env/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert environment["PATH"] == "/env/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/tools"
     for name in INHERITED.keys() - {"HOME", "PATH"}:
         assert name not in environment
 
@@ -67,3 +70,14 @@ def test_public_command_names_no_place() -> None:
     assert public[0] == "<engine-python>"
     assert public[public.index("--port") + 1] == "<port>"
     assert "/model" not in public
+
+
+def test_write_engine_tools_stands_in_for_a_uv_that_lists_nothing(tmp_path: Path) -> None:
+    tools = write_engine_tools(tmp_path)
+    done = subprocess.run(
+        ["uv", "pip", "list", "--format=freeze"],
+        env={"PATH": f"/nowhere:{tools}"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == b""

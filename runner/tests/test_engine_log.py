@@ -22,6 +22,11 @@ def test_telling_line_warning_that_mentions_an_error_is_none() -> None:
     assert telling_line("\n".join(LOG.splitlines()[:2])).startswith("errors like")
 
 
+def test_telling_line_is_the_root_cause_and_not_the_error_that_points_to_it() -> None:
+    log = LOG + "RuntimeError: Engine core initialization failed. See root cause above.\n"
+    assert telling_line(log) == "ValueError: no backend `fast`"
+
+
 def test_telling_line_argument_parser() -> None:
     assert (
         telling_line("usage: x\nx serve: error: bad --dtype\n\n") == "x serve: error: bad --dtype"

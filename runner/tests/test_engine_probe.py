@@ -9,7 +9,6 @@ from aiohttp.test_utils import TestServer
 from k3bundle.subject import ChangeUnderTest
 from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, RegistryError
-from k3runner.load.client import open_session
 from k3runner.nonce import choose_nonce
 from k3runner_testing.serving import ServeFake
 
@@ -40,8 +39,7 @@ async def answer_with() -> AsyncIterator[Answer]:
 
 async def test_probe_reads_what_a_good_server_says(serve_fake: ServeFake) -> None:
     fake, url = await serve_fake(backend="candidate", chance_config=True)
-    async with open_session() as session:
-        probe = EngineProbe(session, url, 5.0)
+    async with EngineProbe(url, 5.0) as probe:
         assert await probe.healthy()
         assert await probe.served_models() == ("k3-tiny",)
         assert await probe.version() == "0.0.fake"
@@ -66,8 +64,7 @@ async def test_probe_reports_as_absent_what_a_server_does_not_offer(
     serve_fake: ServeFake,
 ) -> None:
     _, url = await serve_fake(administrative=False)
-    async with open_session() as session:
-        probe = EngineProbe(session, url, 5.0)
+    async with EngineProbe(url, 5.0) as probe:
         assert await probe.version() == "unknown"
         assert await probe.effective_config(()) == {}
         assert not await probe.reset_prefix_cache()
@@ -78,13 +75,12 @@ async def test_probe_reports_as_absent_what_a_server_does_not_offer(
 
 
 async def test_probe_of_nothing_is_not_healthy() -> None:
-    async with open_session() as session:
-        assert not await EngineProbe(session, "http://127.0.0.1:9", 1.0).healthy()
+    async with EngineProbe("http://127.0.0.1:9", 1.0) as probe:
+        assert not await probe.healthy()
 
 
 async def test_silence_is_an_error_and_not_an_absence() -> None:
-    async with open_session() as session:
-        probe = EngineProbe(session, "http://127.0.0.1:9", 1.0)
+    async with EngineProbe("http://127.0.0.1:9", 1.0) as probe:
         for ask in (
             probe.version(),
             probe.effective_config(()),
@@ -98,10 +94,11 @@ async def test_silence_is_an_error_and_not_an_absence() -> None:
 
 async def test_answer_that_takes_too_long_is_silence(serve_fake: ServeFake) -> None:
     _, url = await serve_fake(config_delay_s=1.0)
-    async with open_session() as session:
+    async with EngineProbe(url, 0.2) as probe:
         with pytest.raises(EngineSilentError, match=r"GET /server_info.* within 0\.2 s"):
-            await EngineProbe(session, url, 0.2).effective_config(())
-        assert await EngineProbe(session, url, 5.0).effective_config(()) != {}
+            await probe.effective_config(())
+    async with EngineProbe(url, 5.0) as probe:
+        assert await probe.effective_config(()) != {}
 
 
 @pytest.mark.parametrize(
@@ -121,8 +118,7 @@ async def test_answer_that_takes_too_long_is_silence(serve_fake: ServeFake) -> N
 )
 async def test_coverage_in_a_wrong_shape_is_an_error(answer_with: Answer, report: str) -> None:
     url = await answer_with("/collective_rpc", {"results": [report]})
-    async with open_session() as session:
-        probe = EngineProbe(session, url, 5.0)
+    async with EngineProbe(url, 5.0) as probe:
         with pytest.raises(EngineError, match="step counts are not what is due"):
             await probe.coverage("m", boot_id="boot-0.0", cell_id="c", moment="before")
 
@@ -140,8 +136,7 @@ async def test_coverage_that_differs_between_ranks_is_an_error(answer_with: Answ
         for count in (5, 6)
     ]
     url = await answer_with("/collective_rpc", {"results": reports})
-    async with open_session() as session:
-        probe = EngineProbe(session, url, 5.0)
+    async with EngineProbe(url, 5.0) as probe:
         with pytest.raises(EngineError, match="ranks"):
             await probe.coverage("m", boot_id="boot-0.0", cell_id="c", moment="before")
 

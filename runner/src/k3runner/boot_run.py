@@ -12,8 +12,9 @@ from k3runner.engine_command import engine_command, public_command
 from k3runner.engine_log import last_log_line, last_words, unknown_variables
 from k3runner.engine_probe import EngineProbe
 from k3runner.engine_process import EngineProcess, choose_port, start_engine
+from k3runner.engine_tools import write_engine_tools
 from k3runner.errors import EngineError, MachineError
-from k3runner.events import BootBecameReady, BootEnded, BootStarting, BootWaiting
+from k3runner.events import BootBecameReady, BootEnded, BootStarting, BootWaiting, Remark
 from k3runner.load.client import open_session
 from k3runner.run_context import RunContext, utc_now
 
@@ -53,8 +54,8 @@ async def run_existing_server(context: RunContext, slot: BootSlot, url: str) -> 
     _journal_start(context, slot, boot_id, ("<existing server, not started by the runner>",))
     ready = False
     try:
-        async with open_session() as session:
-            probe = EngineProbe(session, url, context.config.limits.probe_s)
+        limit_s = context.config.limits.probe_s
+        async with open_session() as session, EngineProbe(url, limit_s) as probe:
             server = BootedServer(boot_id, slot.slot, url, None, session, probe)
             await _read_back(context, server, ready_after_s=0.0)
             ready = True
@@ -78,6 +79,7 @@ async def _boot(context: RunContext, slot: BootSlot, *, last: bool) -> None:
         model_folder=config.model_folder,
         port=choose_port(config.engine_port),
         inherited=os.environ,
+        tools=write_engine_tools(context.folder),
     )
     places = {**context.places, str(command.port): "<port>"}
     _journal_start(context, slot, boot_id, public_command(command.argv, places))
@@ -87,9 +89,8 @@ async def _boot(context: RunContext, slot: BootSlot, *, last: bool) -> None:
     began = time.monotonic()
     try:
         process = start_engine(command, log=log, folder=context.folder)
-        async with open_session() as session:
-            url = f"http://127.0.0.1:{command.port}"
-            probe = EngineProbe(session, url, config.limits.probe_s)
+        url = f"http://127.0.0.1:{command.port}"
+        async with open_session() as session, EngineProbe(url, config.limits.probe_s) as probe:
             server = BootedServer(boot_id, slot.slot, url, process, session, probe)
             await _wait_healthy(context, server, process, began)
             ready_after_s = time.monotonic() - began
@@ -142,12 +143,20 @@ async def _read_back(context: RunContext, server: BootedServer, *, ready_after_s
             f"Check what listens there. {_KEPT}",
         )
     volatile = context.config.subject.engine.volatile_config_keys
+    effective_config = await server.probe.effective_config(volatile)
+    if not effective_config and server.process is not None:
+        context.emit(
+            Remark(
+                f"Boot {server.slot} does not tell its effective configuration, so whether the "
+                "arms differ only as planned cannot be judged."
+            )
+        )
     context.journal.boot(
         BootReady(
             boot_id=server.boot_id,
             ready_after_ms=ready_after_s * 1e3,
             engine_version=await server.probe.version(),
-            effective_config=await server.probe.effective_config(volatile),
+            effective_config=effective_config,
         )
     )
     context.emit(BootBecameReady(slot=server.slot, ready_after_s=ready_after_s))

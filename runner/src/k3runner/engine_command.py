@@ -33,6 +33,7 @@ def engine_command(
     model_folder: Path,
     port: int,
     inherited: Mapping[str, str],
+    tools: Path,
 ) -> EngineCommand:
     """Builds the command of a boot.
 
@@ -43,10 +44,11 @@ def engine_command(
         model_folder: Model that is served.
         port: Port on 127.0.0.1.
         inherited: Environment of the runner; only names that are allowed go through.
+        tools: Folder of `write_engine_tools`, last on the engine's PATH.
     """
     environment = {name: inherited[name] for name in _INHERITED if name in inherited}
     # What else lies on the user's PATH is no part of the engine; a subject may name more.
-    environment["PATH"] = f"{engine_python.parent}:{_SYSTEM_PATH}"
+    environment["PATH"] = f"{engine_python.parent}:{_SYSTEM_PATH}:{tools}"
     environment["PYTHONNOUSERSITE"] = "1"
     environment |= subject.engine.environment
     environment |= arm.spec.environment

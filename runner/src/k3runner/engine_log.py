@@ -11,6 +11,7 @@ _PROCESS = re.compile(r"^\((?:\w+ )*pid=\d+\) ?")
 _LEVEL = re.compile(r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s[^\]]*\]\s?|^INFO:\s+")
 _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b(?:: .*)?$")
 _USAGE = re.compile(r"^\S.*: error: .+")
+_POINTS_ELSEWHERE = re.compile(r"[Ss]ee .*(?:above|stack trace|root cause)")
 _WORDS = re.compile(r"[A-Za-z]{3}")
 _VARIABLE = re.compile(r"Unknown vLLM environment variable detected: (\w+)")
 
@@ -30,8 +31,9 @@ def telling_line(text: str) -> str:
     """The last line that names an error; else the last one with words in it."""
     lines = _plain_lines(text)
     telling = [line for line in lines if _ERROR.search(line) or _USAGE.search(line)]
+    causes = [line for line in telling if not _POINTS_ELSEWHERE.search(line)]
     worded = [line for line in lines if _WORDS.search(line)]
-    chosen = (telling or worded or ["(its log is empty)"])[-1]
+    chosen = (causes or telling or worded or ["(its log is empty)"])[-1]
     return chosen[:_LINE_LIMIT]
 
 

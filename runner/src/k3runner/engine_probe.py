@@ -40,19 +40,26 @@ class _CoverageReport(Record):
 
 
 class EngineProbe:
-    """Administrative requests to one server."""
+    """Administrative requests to one server. Use as an asynchronous context manager."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, limit_s: float) -> None:
+    def __init__(self, url: str, limit_s: float) -> None:
         """Wraps a server.
 
         Args:
-            session: HTTP session, shared with the load client.
             url: Base URL without trailing slash.
             limit_s: Limit of each request.
         """
-        self._session = session
+        # A connection for each request: after an error of its own a server closes the connection,
+        # and the next request must not find it half closed.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
         self._url = url
         self._limit_s = limit_s
+
+    async def __aenter__(self) -> "EngineProbe":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
 
     async def healthy(self) -> bool:
         """Whether the health check answers 200."""

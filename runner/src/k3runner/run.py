@@ -21,7 +21,6 @@ from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, MachineError, UsageError
 from k3runner.events import BundleSealed, Event, Remark, RunFinished, RunStarted
 from k3runner.journal import Journal, mend, read_lines
-from k3runner.load.client import open_session
 from k3runner.local_config import dump_local_config, load_local_config
 from k3runner.nonce import choose_nonce
 from k3runner.plan import build_plan
@@ -253,8 +252,8 @@ def _external_model(config: RunConfig) -> str | None:
         return None
 
     async def ask() -> tuple[str, ...]:
-        async with open_session() as session:
-            return await EngineProbe(session, url, config.limits.probe_s).served_models()
+        async with EngineProbe(url, config.limits.probe_s) as probe:
+            return await probe.served_models()
 
     try:
         models = asyncio.run(ask())

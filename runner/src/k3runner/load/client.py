@@ -17,6 +17,7 @@ __all__ = ["LoadTarget", "open_session", "send"]
 _PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 _HTTP_OK = 200
 _TEXT_LIMIT = 20_000
+_KEEP_ALIVE_S = 2.0
 _READ_BUFFER_BYTES = 2**20
 """A small buffer makes the client the bottleneck at long contexts."""
 
@@ -41,7 +42,9 @@ def open_session() -> aiohttp.ClientSession:
     `trust_env` stays off: a proxy between client and engine would be measured too.
     """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        # Servers close idle connections after 5 s; ours are given up before that, because a
+        # request on a connection that is just being closed would count as failed.
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
         read_bufsize=_READ_BUFFER_BYTES,
     )
