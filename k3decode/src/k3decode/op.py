@@ -27,12 +27,10 @@ class Trial:
     """One case, ready to run."""
 
     run: Callable[[], None]
-    """Launches once; in-place outputs are changed by it, so a second run starts elsewhere."""
+    """Launches once. State is changed in place, so only the first launch can be judged."""
     judge: Callable[[], tuple[Judgement, ...]]
     """Compares every output and every buffer that must stay as it was; call it after `run`."""
     cost: Cost
-    rerun: Callable[[], None] | None = None
-    """Launches again for timing, on whatever the state has become; None: not timed."""
 
 
 @dataclass(frozen=True)

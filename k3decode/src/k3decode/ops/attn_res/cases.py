@@ -114,7 +114,7 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
     def judge() -> tuple[Judgement, ...]:
         return _judge(shape, before, used, (source_norm, query, output_norm))
 
-    return Trial(run=run, judge=judge, cost=attn_res_cost(config, rows), rerun=run)
+    return Trial(run=run, judge=judge, cost=attn_res_cost(config, rows))
 
 
 def _judge(

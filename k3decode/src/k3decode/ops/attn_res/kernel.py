@@ -1,6 +1,5 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
-# ruff: noqa: N803, N806, PLR0912, PLR0915, PLR0917
 """Device code of AttnRes: one CTA per row, one 16-byte load per thread and source.
 
 A row has 7168 columns, so 896 threads hold every source of a row in registers and each source is

@@ -64,7 +64,7 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
 
     inside = embed(tokens, torch.ones(_TABLE_ROWS, 1), shape.first_token)[:, 0] == 1
     cost = embedding_cost(_CONFIG, rows, distinct_rows=int(tokens[inside].unique().numel()))
-    return Trial(run=run, judge=judge, cost=cost, rerun=run)
+    return Trial(run=run, judge=judge, cost=cost)
 
 
 def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:

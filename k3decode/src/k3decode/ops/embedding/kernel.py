@@ -1,6 +1,5 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
-# ruff: noqa: N803, N806, PLR0917
 """Device code of the embedding gather: one CTA copies one row with 16-byte accesses."""
 
 import cuda.bindings.driver as cuda

@@ -161,7 +161,6 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
         run=run,
         judge=lambda: _judge(shape, before, used),
         cost=kda_step_cost(config, shape.rows, live_rows=len(shape.live_rows)),
-        rerun=run,
     )
 
 

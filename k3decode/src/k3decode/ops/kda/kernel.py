@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
-# ruff: noqa: N803, N806, PLR0917, PLR5501
+# ruff: noqa: PLR5501
 """Device code of one KDA decode step: one CTA per row and head, the state read and written once.
 
 Each lane holds four key channels of `rows_per_warp` state rows in registers, so both products with

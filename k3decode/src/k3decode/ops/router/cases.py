@@ -132,7 +132,7 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
             ),
         )
 
-    return Trial(run=run, judge=judge, cost=router_cost(_CONFIG, rows), rerun=run)
+    return Trial(run=run, judge=judge, cost=router_cost(_CONFIG, rows))
 
 
 def _all_equal(logits: Tensor, bias: Tensor) -> None:

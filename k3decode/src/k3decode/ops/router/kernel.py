@@ -1,6 +1,5 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
-# ruff: noqa: N803, PLR0917
 """Device code of expert selection: one warp per row, all scores in registers.
 
 Lane l keeps experts l, l + 32, ... Each round takes the largest biased score of the warp and then
