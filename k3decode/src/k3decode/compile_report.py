@@ -1,19 +1,26 @@
-"""`python -m k3decode.compile_report [OP ...]`: compile every kernel without a GPU, list what it uses.
+"""`python -m k3decode.compile_report [OP ...]`: compile every kernel without a GPU.
 
-For each variant and architecture: registers per thread, shared memory, bytes of stack and the local
-memory instructions that spilling causes. A spill makes the exit code 1. One line of JSON per variant
-with `--json`. Needs nvidia-cutlass-dsl and nvdisasm; knows nothing about speed.
+For each variant and architecture: registers per thread, shared memory, bytes of stack and the
+local memory instructions that spilling causes. A spill makes the exit code 1. One line of JSON per
+variant with `--json`. Needs nvidia-cutlass-dsl and nvdisasm; knows nothing about speed.
 """
 
 import argparse
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from k3decode.host.cubin import kernel_usage
 from k3decode.host.inputs import ARCHITECTURES
+from k3decode.op import Op
 from k3decode.registry import OPS, op_named
 
 __all__ = ["VariantReport", "compile_variant_report", "main"]
@@ -21,6 +28,12 @@ __all__ = ["VariantReport", "compile_variant_report", "main"]
 SCHEMA = "k3decode.compile/1"
 # Local loads and stores in SASS; on a kernel without local arrays they are spills.
 _LOCAL_ACCESS = re.compile(r"\b(?:LDL|STL)\b")
+_SHARED_TYPE = re.compile(
+    r"^(!memref_smem\w*) = !cute\.memref<i8, smem, [^\"]*\"(\d+):1\">", re.MULTILINE
+)
+_SHARED_ALLOCATION = re.compile(r"cute\.memref\.alloca\(\) \{smem\.[^}]*\} : (!memref_smem\w*)")
+# Read by the compiler when it is imported; without it no machine code is kept in memory.
+_KEEP = {"CUTE_DSL_KEEP": "cubin,ir"}
 
 
 @dataclass(frozen=True)
@@ -33,9 +46,7 @@ class VariantReport:
     registers: int
     """Per thread."""
     shared_bytes: int
-    """Static shared memory of a CTA; what a launch adds dynamically is `dynamic_shared_bytes`."""
-    dynamic_shared_bytes: int | None
-    """None where the compiler does not say."""
+    """Shared memory that the kernel allocates for a CTA, without what the driver reserves."""
     stack_bytes: int
     local_accesses: int
     """Local memory instructions in SASS."""
@@ -51,7 +62,7 @@ class VariantReport:
         word = "SPILLS " if self.spills else ""
         return (
             f"{self.op:10} {self.variant:18} {self.architecture:8} {self.registers:4} registers "
-            f"{self.shared_bytes:6} B static shared {self.stack_bytes:4} B stack "
+            f"{self.shared_bytes:6} B shared {self.stack_bytes:4} B stack "
             f"{self.local_accesses:4} local accesses {self.code_bytes:6} B code {word}".rstrip()
         )
 
@@ -70,12 +81,34 @@ def compile_variant_report(op: str, variant: str, architecture: str) -> VariantR
         variant=variant,
         architecture=architecture,
         registers=usage.registers,
-        shared_bytes=usage.shared_bytes,
-        dynamic_shared_bytes=None,
+        shared_bytes=_shared_bytes(str(compiled.artifacts.MLIR)),
         stack_bytes=usage.stack_bytes,
         local_accesses=len(_LOCAL_ACCESS.findall(_disassemble(cubin))),
         code_bytes=usage.code_bytes,
     )
+
+
+def _shared_bytes(program: str) -> int:
+    """Sum of the allocations in the compiler's program, in bytes."""
+    sizes = {name: int(size) for name, size in _SHARED_TYPE.findall(program)}
+    return sum(sizes[name] for name in _SHARED_ALLOCATION.findall(program))
+
+
+def _disassemble(cubin: bytes) -> str:
+    """SASS of an image, by the nvdisasm on the path or of nvidia-cuda-nvdisasm.
+
+    Raises:
+        FileNotFoundError: there is no nvdisasm.
+    """
+    beside = Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13", "bin", "nvdisasm")
+    program = shutil.which("nvdisasm") or (str(beside) if beside.exists() else None)
+    if program is None:
+        raise FileNotFoundError("expected nvdisasm, found none: install nvidia-cuda-nvdisasm")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run([program, "-c", file.name], capture_output=True, check=True)
+    return done.stdout.decode()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,6 +122,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ops = [op_named(name) for name in options.op] or list(OPS)
     except ValueError as error:
         parser.error(str(error))
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update({**_KEEP, "CUTE_DSL_DUMP_DIR": folder})
+        spilling = _report(ops, options)
+    if spilling:
+        print(f"{spilling} variants spill registers", file=sys.stderr)
+    return 1 if spilling else 0
+
+
+def _report(ops: Sequence[Op], options: argparse.Namespace) -> int:
+    """Print a report per variant; returns how many spill."""
     spilling = 0
     for op in ops:
         for variant in op.variants:
@@ -96,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 report = compile_variant_report(op.name, variant, architecture)
                 print(report.record() if options.json else report.line(), flush=True)
                 spilling += report.spills
-    if spilling:
-        print(f"{spilling} variants spill registers", file=sys.stderr)
-    return 1 if spilling else 0
+    return spilling
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,8 +1,8 @@
 """`python -m k3decode.mutants [OP ...]`: break device code on purpose; the cases must notice.
 
 Each mutant is one replacement in a copy of the package, checked in a process of its own on the GPU.
-A mutant whose cases all pass survived: a case is missing. One line of JSON per mutant; the exit code
-is 1 when one survived or could not be judged. References are never changed.
+A mutant whose cases all pass survived: a case is missing. One line of JSON per mutant; the exit
+code is 1 when one survived or could not be judged. References are never changed.
 """
 
 import argparse
@@ -59,7 +59,7 @@ MUTANTS = (
         "mTokens[row] - first_token",
         "mTokens[row] - first_token + 1",
     ),
-    Mutant("embedding", "upper_end_not_checked", "local >= 0 and local < table_rows", "local >= 0"),
+    Mutant("embedding", "zeros_forgotten", "rRow.fill(0.0)", "rRow.fill(1.0)"),
     Mutant(
         "kda",
         "taps_in_the_wrong_order",
@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "kda",
-        "decay_after_the_read",
+        "decay_forgotten",
         "state = rState[i].load() * decay",
         "state = rState[i].load()",
     ),
@@ -79,7 +79,7 @@ MUTANTS = (
         "router",
         "ties_to_the_higher_id",
         'warp_redux_sync(candidate, "min")',
-        'warp_redux_sync(\n                Int32(-1) if candidate == _NO_EXPERT else candidate, "max"\n            )',
+        "warp_redux_sync(Int32(-1) if candidate == _NO_EXPERT else candidate, 'max')",
     ),
     Mutant(
         "router",
