@@ -21,6 +21,8 @@ __all__ = ["MUTANTS", "Mutant", "main", "mutate"]
 
 SCHEMA = "k3decode.mutant/1"
 _PARALLEL = 6
+# The references run on the CPU: as many threads per process as cores would fight for them.
+_THREADS = {"OMP_NUM_THREADS": "2"}
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in MUTANTS if not options.op or mutant.op in options.op]
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        records = list(pool.map(_run, chosen))
-    for record in records:
-        print(json.dumps(record))
+        records = []
+        for record in pool.map(_run, chosen):
+            print(json.dumps(record), flush=True)
+            records.append(record)
     return 0 if records and all(record["outcome"] == "caught" for record in records) else 1
 
 
@@ -133,7 +136,7 @@ def _run(mutant: Mutant) -> dict[str, object]:
             text=True,
             check=False,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **_THREADS},
         )
     return _judged(mutant, done.stdout)
 
