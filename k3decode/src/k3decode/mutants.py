@@ -51,9 +51,9 @@ MUTANTS = (
     ),
     Mutant(
         "attn_res",
-        "block_written_one_too_late",
+        "neighbouring_block_written",
         "mBlocks[row, config.write_block, None]",
-        "mBlocks[row, config.write_block - 1, None]",
+        "mBlocks[row, config.write_block ^ 1, None]",
     ),
     Mutant(
         "embedding",

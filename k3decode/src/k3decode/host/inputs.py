@@ -67,7 +67,7 @@ class InputCheck:
             self._problems.append(f"{name}: expected {dtype}, found {tensor.dtype}")
         if tensor.ndim != len(shape) or any(
             wanted is not None and wanted != found
-            for wanted, found in zip(shape, tensor.shape, strict=True)
+            for wanted, found in zip(shape, tensor.shape, strict=False)
         ):
             wanted_text = ["any" if extent is None else extent for extent in shape]
             self._problems.append(

@@ -1,6 +1,7 @@
 """Launch of AttnRes: check the inputs, compile the variant once, launch."""
 
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -45,39 +46,8 @@ def attn_res(  # noqa: PLR0917
         UnsupportedGpuError: no kernel for this GPU.
     """
     rows, width = out.shape if out.ndim == 2 else (0, 0)  # noqa: PLR2004
-    store = blocks.shape[0] if blocks.ndim else 0
-    bf16 = torch.bfloat16
-    check = InputCheck("attn_res")
-    check.rows(rows)
-    for name, tensor in (("out", out), ("prefix", prefix), ("pending", pending)):
-        if tensor is not None:
-            check.tensor(
-                name, tensor, dtype=bf16, shape=[rows, width], stride_multiple=VECTOR_WIDTH
-            )
-    check.tensor(
-        "blocks",
-        blocks,
-        dtype=bf16,
-        shape=[None, rows, width],
-        dense_from=2,
-        stride_multiple=VECTOR_WIDTH,
-    )
-    check.tensor("direction", direction, dtype=torch.float32, shape=[width], dense_from=0)
-    if output_norm is not None:
-        check.tensor("output_norm", output_norm, dtype=bf16, shape=[width], dense_from=0)
-    check.require(
-        0 <= num_blocks <= store, f"num_blocks: expected 0 to {store}, found {num_blocks}"
-    )
-    check.require(
-        write_block is None or num_blocks <= write_block < store,
-        f"write_block: expected None or {num_blocks} to {store - 1}, found {write_block}",
-    )
-    check.require(
-        pending is not None or not reset, "reset: expected a pending branch output, found None"
-    )
-    architecture = check.finish()
-    config = AttnResConfig(
-        hidden_size=width,
+    config = partial(
+        AttnResConfig,
         blocks=num_blocks,
         has_pending=pending is not None,
         write_block=write_block,
@@ -85,10 +55,20 @@ def attn_res(  # noqa: PLR0917
         output_norm=output_norm is not None,
         eps=eps,
     )
+    check = InputCheck("attn_res")
+    _check_rows(check, {"out": out, "prefix": prefix, "pending": pending})
+    _check_blocks(check, blocks, out, num_blocks=num_blocks, write_block=write_block)
+    check.tensor("direction", direction, dtype=torch.float32, shape=[width], dense_from=0)
+    if output_norm is not None:
+        check.tensor("output_norm", output_norm, dtype=out.dtype, shape=[width], dense_from=0)
+    check.require(
+        pending is not None or not reset, "reset: expected a pending branch output, found None"
+    )
+    architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     added = prefix if pending is None else pending
-    compile_variant(config, architecture)(
+    compile_variant(config(hidden_size=width), architecture)(
         device_pointer(prefix),
         device_pointer(added),
         device_pointer(blocks),
@@ -102,6 +82,38 @@ def attn_res(  # noqa: PLR0917
         out.stride(0),
         rows,
         current_stream(),
+    )
+
+
+def _check_rows(check: InputCheck, rows: Mapping[str, Tensor | None]) -> None:
+    """All like the output."""
+    shape = list(rows["out"].shape) if rows["out"] is not None else []
+    check.rows(shape[0] if shape else 0)
+    for name, tensor in rows.items():
+        if tensor is not None:
+            check.tensor(
+                name, tensor, dtype=torch.bfloat16, shape=shape, stride_multiple=VECTOR_WIDTH
+            )
+
+
+def _check_blocks(
+    check: InputCheck, blocks: Tensor, out: Tensor, *, num_blocks: int, write_block: int | None
+) -> None:
+    check.tensor(
+        "blocks",
+        blocks,
+        dtype=torch.bfloat16,
+        shape=[None, *out.shape],
+        dense_from=2,
+        stride_multiple=VECTOR_WIDTH,
+    )
+    store = blocks.shape[0] if blocks.ndim else 0
+    check.require(
+        0 <= num_blocks <= store, f"num_blocks: expected 0 to {store}, found {num_blocks}"
+    )
+    check.require(
+        write_block is None or num_blocks <= write_block < store,
+        f"write_block: expected None or {num_blocks} to {store - 1}, found {write_block}",
     )
 
 

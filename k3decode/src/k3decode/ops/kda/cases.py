@@ -278,7 +278,7 @@ def _cases() -> tuple[Case, ...]:
         ("denormals", _Shape(2, tp16, alter=_denormals)),
         ("large_beta_and_gate", _Shape(2, tp16, alter=_large_beta_and_gate)),
     ]
-    cases = [_case("tp16_m2", "smoke", _Shape(2, tp16))]
+    cases = [_case("tp16_m3", "smoke", _Shape(3, tp16))]
     cases += [_case(name, "corner", shape) for name, shape in corner]
     cases += [
         _case(f"tp{ranks}_m{rows}", "production", _Shape(rows, heads, page_padding=wide))

@@ -61,46 +61,30 @@ def kda_step(  # noqa: PLR0917
         UnsupportedGpuError: no kernel for this GPU.
     """
     rows = out.shape[0] if out.ndim else 0
-    heads, channels, width = config.heads, config.channels, config.head_dim
-    pages = memory.shape[0] if memory.ndim else 0
-    bf16, fp32 = torch.bfloat16, torch.float32
     check = InputCheck("kda")
     check.rows(rows)
-    check.tensor("out", out, dtype=bf16, shape=[rows, channels], stride_multiple=_VECTOR_WIDTH)
     check.tensor(
-        "projection", projection, dtype=bf16, shape=[rows, None], stride_multiple=_VECTOR_WIDTH
+        "out",
+        out,
+        dtype=torch.bfloat16,
+        shape=[rows, config.channels],
+        stride_multiple=_VECTOR_WIDTH,
     )
-    check.require(
-        projection.ndim != 2 or projection.shape[1] >= config.projection_width,  # noqa: PLR2004
-        f"projection: expected at least {config.projection_width} columns, found "
-        f"{list(projection.shape)}",
-    )
-    dense: tuple[tuple[str, Tensor, torch.dtype, list[int]], ...] = (
-        ("f_b", weights.f_b, bf16, [channels, config.gate_rank]),
-        ("conv", weights.conv, fp32, [3 * channels, config.conv_taps]),
-        ("a_log", weights.a_log, fp32, [heads]),
-        ("dt_bias", weights.dt_bias, fp32, [channels]),
-        ("o_norm", weights.o_norm, fp32, [width]),
-        ("slots", slots, torch.int32, [rows]),
-    )
-    for name, tensor, dtype, shape in dense:
-        check.tensor(name, tensor, dtype=dtype, shape=shape, dense_from=0)
-    check.tensor(
-        "conv_state", conv_state, dtype=bf16, shape=[pages, config.conv_taps - 1, 3 * channels]
-    )
-    check.tensor(
-        "memory",
-        memory,
-        dtype=fp32,
-        shape=[pages, heads, width, width],
-        stride_multiple=_STATE_VECTOR_WIDTH,
-    )
+    _check_projection(check, projection, rows, config)
+    _check_weights(check, weights, config)
+    check.tensor("slots", slots, dtype=torch.int32, shape=[rows], dense_from=0)
+    _check_state(check, conv_state, memory, config)
     architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     tensors = (
         projection,
-        *(tensor for _, tensor, _, _ in dense),
+        weights.f_b,
+        weights.conv,
+        weights.a_log,
+        weights.dt_bias,
+        weights.o_norm,
+        slots,
         conv_state,
         memory,
         out,
@@ -113,6 +97,57 @@ def kda_step(  # noqa: PLR0917
         out.stride(0),
         rows,
         current_stream(),
+    )
+
+
+def _check_projection(check: InputCheck, projection: Tensor, rows: int, config: KdaConfig) -> None:
+    check.tensor(
+        "projection",
+        projection,
+        dtype=torch.bfloat16,
+        shape=[rows, None],
+        stride_multiple=_VECTOR_WIDTH,
+    )
+    check.require(
+        projection.ndim == 0 or projection.shape[-1] >= config.projection_width,
+        f"projection: expected at least {config.projection_width} columns, found "
+        f"{list(projection.shape)}",
+    )
+
+
+def _check_weights(check: InputCheck, weights: KdaStepWeights, config: KdaConfig) -> None:
+    channels = config.channels
+    check.tensor(
+        "f_b",
+        weights.f_b,
+        dtype=torch.bfloat16,
+        shape=[channels, config.gate_rank],
+        dense_from=0,
+    )
+    shapes = {
+        "conv": [3 * channels, config.conv_taps],
+        "a_log": [config.heads],
+        "dt_bias": [channels],
+        "o_norm": [config.head_dim],
+    }
+    for name, shape in shapes.items():
+        check.tensor(name, getattr(weights, name), dtype=torch.float32, shape=shape, dense_from=0)
+
+
+def _check_state(check: InputCheck, conv_state: Tensor, memory: Tensor, config: KdaConfig) -> None:
+    pages = memory.shape[0] if memory.ndim else 0
+    check.tensor(
+        "conv_state",
+        conv_state,
+        dtype=torch.bfloat16,
+        shape=[pages, config.conv_taps - 1, 3 * config.channels],
+    )
+    check.tensor(
+        "memory",
+        memory,
+        dtype=torch.float32,
+        shape=[pages, config.heads, config.head_dim, config.head_dim],
+        stride_multiple=_STATE_VECTOR_WIDTH,
     )
 
 
