@@ -13,8 +13,11 @@ from k3bundle.run import BootReady, BootStarted, BootStopped, CellAborted
 from k3bundle.verify import verify
 from k3runner import events
 from k3runner.errors import EngineError, RegistryError
+from k3runner.load.planned import plan_requests
 from k3runner.run import RunResult, run
 from k3runner.settings import RunConfig, resolve
+from k3runner.tiers import load_tier
+from k3runner.vocabulary import EXTERNAL_VOCABULARY
 from k3runner_testing.run_case import CHANGE, bundle_records, cell_result, claim, fake_config
 from k3runner_testing.serving import ServeFake
 
@@ -147,11 +150,22 @@ def test_b11_short_answers_invalidate_serving(tmp_path: Path) -> None:
 
 
 def test_b6_failed_requests_invalidate_serving(tmp_path: Path) -> None:
-    candidate = {"fault": "http_500", "faulty_from": 45, "faulty_count": 2}
+    sent = 0
+    for cell in load_tier("smoke").cells:
+        assert cell.kind != "skipped"
+        requests = plan_requests(cell, "0" * 64, EXTERNAL_VOCABULARY)
+        if cell.kind == "serving":
+            break
+        sent += len(requests.measured)
+    candidate = {
+        "fault": "http_500",
+        "faulty_from": sent + len(requests.warmup),
+        "faulty_count": 2,
+    }
     result, _ = run_fake(fake_config(tmp_path, candidate=candidate))
-    assert result.verdict.status != "PASS"
-    causes = [getattr(cell, "cause", None) for cell in result.verdict.cells]
-    assert "failed_requests" in causes
+    failed = cell_result(result.verdict, cell.cell_id)
+    assert failed.status == "INVALID"
+    assert failed.cause == "failed_requests"
 
 
 def test_engine_that_always_crashes_is_started_twice_and_the_run_goes_on(tmp_path: Path) -> None:
