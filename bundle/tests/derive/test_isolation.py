@@ -17,8 +17,8 @@ from .records import (
     BACKEND_KEY,
     a_plan,
     a_run,
-    a_subject,
 )
+from .subject_records import a_subject
 
 CONFIG = {"model.dtype": "float32", BACKEND_KEY: "candidate"}
 
