@@ -10,6 +10,7 @@ from torch import Tensor
 from k3decode.check import CaseReport, check_case
 from k3decode.op import Case, Launch, Op
 from k3decode.registry import OPS, op_named
+
 from . import torch_launches
 
 LAUNCHES: dict[str, Launch] = {
