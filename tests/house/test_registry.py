@@ -49,7 +49,7 @@ def test_the_real_registry_describes_itself_so() -> None:
 def test_another_program_is_not_taken_for_a_registry(body: bytes) -> None:
     with _answering(body) as port:
         assert not registry_answers(port)
-        with pytest.raises(HouseError, match=f"make eval REGISTRY_PORT={port + 1}") as caught:
+        with pytest.raises(HouseError, match=f"another port: REGISTRY_PORT={port + 1}") as caught:
             check_port(port)
     assert caught.value.exit_code == 5
 

@@ -37,7 +37,7 @@ def parse_change(repository: str, pull_request: str, commit: str) -> Change:
         )
     if not _PULL_REQUEST.fullmatch(pull_request):
         raise HouseError(
-            f"PULL_REQUEST must be a number from 1, found `{pull_request}`.",
+            f"PULL_REQUEST must be a number from 1 to 10000000, found `{pull_request}`.",
             "for example: make eval PULL_REQUEST=7",
             EXIT_USAGE,
         )

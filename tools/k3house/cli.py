@@ -13,7 +13,7 @@ from k3house.lock import make_locks
 from k3house.parts import run_parts
 from k3house.place import HOUSE
 from k3house.problem import EXIT_INTERRUPTED, EXIT_USAGE, HouseError
-from k3house.registry import serve
+from k3house.registry import check_port, serve
 
 __all__ = ["main"]
 
@@ -22,10 +22,11 @@ _LAST_PORT = 65535
 
 def main(arguments: list[str]) -> int:
     """Run one command and return the exit status."""
-    chosen = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
+    # A background job inherits SIGINT as ignored, and so would every process started from here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return _run(chosen)
+        return _run(_parser().parse_args(arguments))
     except HouseError as problem:
         sys.stderr.write(f"k3-eval: {problem}\n")
         return problem.exit_code
@@ -66,10 +67,11 @@ def _run(chosen: argparse.Namespace) -> int:
         case "eval":
             return evaluate(_evaluation(chosen))
         case "serve":
+            check_port(chosen.registry_port)
             install({"registry"}, wheels=chosen.wheels or None)
             return serve(chosen.registry_port)
         case "lock":
-            make_locks(wheels=chosen.wheels or None, upgrade=bool(chosen.upgrade))
+            make_locks(wheels=chosen.wheels or None, upgrade=_switch("UPGRADE", chosen.upgrade))
         case "parts":
             variables = [word for word in chosen.words if "=" in word]
             return run_parts([word for word in chosen.words if "=" not in word], variables)
@@ -85,7 +87,7 @@ def _evaluation(chosen: argparse.Namespace) -> Evaluation:
         engine_url=chosen.engine_url or None,
         registry_port=chosen.registry_port,
         wheels=chosen.wheels or None,
-        keep=bool(chosen.keep),
+        keep=_switch("KEEP", chosen.keep),
         extra=tuple(chosen.more),
     )
 
@@ -98,6 +100,16 @@ def _port(text: str) -> int:
             EXIT_USAGE,
         )
     return int(text)
+
+
+def _switch(name: str, text: str) -> bool:
+    if text not in {"", "0", "1"}:
+        raise HouseError(
+            f"{name} must be 1, or 0, or left out; found `{text}`.",
+            f"for example: {name}=1",
+            EXIT_USAGE,
+        )
+    return text == "1"
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -54,9 +54,8 @@ def check_port(port: int) -> None:
             probe.bind((_HOST, port))
         except OSError as error:
             raise HouseError(
-                f"Port {port} on {_HOST} cannot be used for the registry ({error.strerror}), and "
-                "what listens there is not a registry of this kind.",
-                f"stop it, or choose another port: make eval REGISTRY_PORT={port + 1}",
+                f"Port {port} on {_HOST} cannot be used for the registry: {error.strerror}.",
+                f"stop what listens there, or choose another port: REGISTRY_PORT={port + 1}",
             ) from None
 
 

@@ -25,7 +25,7 @@ A first evaluation:
 `k3-eval COMMAND --help` teaches one command. Data goes to stdout, words go to stderr.
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(help=HELP, add_completion=False, rich_markup_mode=None)
 
 _OWN_FLAGS: Final = ("--help", "--version")
 
@@ -68,8 +68,13 @@ def run_command_line(arguments: list[str]) -> int:
 
 
 def _with_command(arguments: list[str]) -> list[str]:
-    """A first argument that is a flag means `run`, unless the flag is k3-eval's own."""
-    first = arguments[0] if arguments else ""
+    """A first argument that is a flag means `run`, unless the flag is k3-eval's own.
+
+    Without arguments a person wants to know what there is.
+    """
+    if not arguments:
+        return ["--help"]
+    first = arguments[0]
     if first.startswith("--") and first.split("=")[0] not in _OWN_FLAGS:
         return ["run", *arguments]
     return arguments

@@ -64,6 +64,7 @@ def test_verify_other_change_is_refused_with_the_finding(
 
     assert outcome.code == 4
     assert "refused: 1 finding" in outcome.stdout
+    assert "verdict  none; a refused bundle is no evidence." in outcome.stdout
     assert "[change-mismatch]" in outcome.stdout
 
 
@@ -333,3 +334,10 @@ def test_verdict_code_for_each_status(status: str, code: int) -> None:
     from k3runner.commands.watching import verdict_code  # noqa: PLC0415
 
     assert verdict_code(status) == code
+
+
+def test_without_arguments_the_help_is_shown(k3_eval: Callable[..., Any]) -> None:
+    outcome = k3_eval()
+    assert outcome.code == 0
+    assert outcome.stdout.startswith("Usage: k3-eval")
+    assert "submit" in outcome.stdout

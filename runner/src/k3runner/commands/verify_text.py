@@ -38,7 +38,10 @@ def report_lines(report: Report) -> list[str]:
         lines.append(f"change   {change.repository} #{change.pull_request} {change.commit_sha}")
     if report.verdict is not None:
         mark = mark_of(report.verdict.status)
-        lines.append(f"verdict  {mark.glyph} {mark.word}: {bare_sentence(report.verdict)}")
+        said = f"{mark.glyph} {mark.word}: {bare_sentence(report.verdict)}"
+        if count:
+            said = f"none; a refused bundle is no evidence. Its records alone would say {said}"
+        lines.append(f"verdict  {said}")
     if report.signer_fingerprint is not None:
         lines.append(f"signer   {visible(report.signer_fingerprint)}")
     return [*lines, *finding_lines(report.findings)]
