@@ -81,11 +81,11 @@ test-house: ## Test what crosses packages: architecture, documentation, contract
 
 test-unit: ## Test each package on its own.
 	$(DEV)/python -m pytest -m "not engine" bundle runner server
-	$(KERNELS)/python -m pytest -m "not engine" k3decode
+	$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m "not engine" k3decode
 
 test-engine: ## Test with a real engine: served tokens, step counts, planted defects.
 	K3EVAL_ENGINE_PYTHON=$(CURDIR)/.k3eval/env/engine/bin/python \
-		$(KERNELS)/python -m pytest -m engine k3decode
+		$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m engine k3decode
 	$(DEV)/python -m pytest -m engine tests
 
 ##@ Keep

@@ -114,6 +114,15 @@ def test_editable_decode_path_has_a_digest_that_follows_its_source(
     assert before.build.packages["decode"] != after.build.packages["decode"]
 
 
+def test_engine_installed_from_an_editable_wheel_is_an_engine(tmp_path: Path) -> None:
+    source = tmp_path / "toy" / "src"
+    source.mkdir(parents=True)
+    (source / "toy.py").write_text("a = 1\n")
+    made = Environment(tmp_path / "env")
+    made.install("toy", {"_editable_impl_toy.pth": str(source)})
+    assert read_installed_engine(launch(), made.python).build.distribution == "toy 1.0"
+
+
 def test_decode_path_that_is_not_installed_is_remarked(environment: Environment) -> None:
     found = read_installed_engine(launch(paths=("decode",)), environment.python)
     assert found.remarks == ("decode is not installed in the engine's environment.",)

@@ -103,11 +103,19 @@ def _holds_code(distribution: Any) -> bool:
 
 
 def _editable_folder(distribution: Any) -> Path | None:
+    """The source folder that an editable installation points to; None for another one.
+
+    Installed from a folder it is named in `direct_url.json`; installed from a wheel that was built
+    as editable, only in the path file that the wheel holds.
+    """
     text = distribution.read_text("direct_url.json")
     found = json.loads(text) if text else {}
-    if not found.get("dir_info", {}).get("editable"):
-        return None
-    return Path(str(found["url"]).removeprefix("file://"))
+    if found.get("dir_info", {}).get("editable"):
+        return Path(str(found["url"]).removeprefix("file://"))
+    for file in distribution.files or []:
+        if str(file).startswith("_editable_impl_") and str(file).endswith(".pth"):
+            return Path(Path(distribution.locate_file(file)).read_text("utf-8").splitlines()[0])
+    return None
 
 
 def _compare(distribution: Any) -> tuple[int, list[dict[str, str]], list[str]]:
