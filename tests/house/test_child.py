@@ -21,6 +21,8 @@ PIP_SAID = {
     "could not be reached": "WARNING: Retrying (Retry(total=4)) after connection broken by "
     "'NewConnectionError('<...>: Failed to establish a new connection: [Errno -2] Name or service "
     "not known')': /simple/uv/\nERROR: No matching distribution found for uv==0.13.9",
+    "could not be reached ": "ERROR: Could not find a version that satisfies the requirement "
+    "uv==0.13.9 (from versions: none)",
     "filled up": "ERROR: Could not install packages due to an OSError: [Errno 28] No space left "
     "on device",
 }
@@ -33,6 +35,11 @@ def test_explain_names_the_cause_and_the_next_step(expected: str, said: str) -> 
     assert "installing the engine environment" in str(error)
     assert " Next step: " in str(error)
     assert error.exit_code == 5
+
+
+def test_explain_quotes_the_line_that_tells() -> None:
+    error = explain(SAID["another digest"], "installing the engine environment")
+    assert ": Caused by: Hash mismatch for `six==1.17.0`. Next step: " in str(error)
 
 
 def test_explain_shows_the_end_of_an_unknown_failure() -> None:

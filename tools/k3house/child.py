@@ -12,6 +12,7 @@ from k3house.problem import HouseError
 __all__ = ["ToolFailedError", "explain", "run_tool", "tool_environment"]
 
 _TAIL_LINES = 12
+_LINE_LIMIT = 300
 _TERM_WAIT_S = 10.0
 
 
@@ -104,6 +105,8 @@ _NO_NETWORK = (
     "client error (connect)",
     "connection broken",
     "network connectivity is disabled",
+    # pip says this of an index that does not answer, once its retries are over.
+    "from versions: none",
 )
 _NOT_OFFERED = ("no solution found", "no matching distribution", "could not find a version")
 
@@ -116,7 +119,12 @@ def explain(output: str, what: str) -> HouseError:
         what: What was being done, for example `installing the engine environment`.
     """
     said = output.lower()
-    last = " / ".join(line.strip() for line in output.splitlines()[-2:] if line.strip())[-400:]
+
+    def telling(signs: tuple[str, ...]) -> str:
+        """The first line that holds one of the signs."""
+        lines = (line for line in output.splitlines() if any(s in line.lower() for s in signs))
+        return next(lines, "").strip()[:_LINE_LIMIT].rstrip(".:")
+
     if any(sign in said for sign in _NO_SPACE):
         return HouseError(
             f"The disk filled up while {what}.",
@@ -124,19 +132,21 @@ def explain(output: str, what: str) -> HouseError:
         )
     if any(sign in said for sign in _HASH):
         return HouseError(
-            f"A downloaded file has another digest than the lock asks for, while {what}: {last}",
+            f"A downloaded file has another digest than the lock asks for, while {what}: "
+            f"{telling(_HASH)}.",
             "check where your package index, mirror or wheel folder gets this file from; "
             "nothing of it was installed.",
         )
     if any(sign in said for sign in _NO_NETWORK):
         return HouseError(
-            f"The package index could not be reached while {what}: {last}",
+            f"The package index could not be reached while {what}: {telling(_NO_NETWORK)}.",
             "check the network, set UV_DEFAULT_INDEX or PIP_INDEX_URL to a mirror, or give a "
             "folder that holds the wheels: make eval WHEELS=DIR (requirements/README.md).",
         )
     if any(sign in said for sign in _NOT_OFFERED):
         return HouseError(
-            f"No source offers a file that the lock asks for, while {what}: {last}",
+            f"No source offers a file that the lock asks for, while {what}: "
+            f"{telling(_NOT_OFFERED)}.",
             "give a folder that holds the missing wheels: make eval WHEELS=DIR "
             "(requirements/README.md).",
         )
