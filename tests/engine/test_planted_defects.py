@@ -72,8 +72,8 @@ def _evaluate(subject: Path, model: Path, folder: Path) -> Evaluated:
         check=True,
     )
     report = json.loads(verdict.stdout)
-    assert report["verdict"]["status"] == result["verdict"]
-    return Evaluated(run.returncode, report["verdict"])
+    assert report["status"] == result["verdict"]
+    return Evaluated(run.returncode, report)
 
 
 def test_candidate_that_runs_stock_is_found_out(tmp_path: Path, model: Path) -> None:
