@@ -26,6 +26,9 @@ HOUSE = "$(PYTHON)" tools/house.py
 INSTALL = $(HOUSE) install --wheels "$(WHEELS)"
 DEV = .k3eval/env/dev/bin
 KERNELS = .k3eval/env/kernels/bin
+# Said instead of the shell's "not found".
+INSTALLED = @test -x $(DEV)/python && test -x $(KERNELS)/python || { \
+	echo "The environments of the tests are not installed. Next: make test-env" >&2; exit 5; }
 # Byte code makes a second start fast; some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -54,6 +57,7 @@ test-env: ## Install the environments that the other parts of the tests need.
 	@$(INSTALL) dev kernels engine referee registry
 
 lint: ## Check style and format of Python, shell and YAML files.
+	$(INSTALLED)
 	$(DEV)/ruff check .
 	$(DEV)/ruff format --check .
 	$(DEV)/shellcheck .ci/run
@@ -61,29 +65,37 @@ lint: ## Check style and format of Python, shell and YAML files.
 	$(DEV)/yamllint --strict compose.yaml
 
 format: ## Rewrite Python files in the one format, and fix what can be fixed safely.
+	$(INSTALLED)
 	$(DEV)/ruff format .
 	$(DEV)/ruff check --fix .
 
 types: ## Check types of all packages and their tests, strictly.
+	$(INSTALLED)
 	$(DEV)/mypy bundle runner server k3decode tools tests
 
 contracts: ## Check which package and module may import which.
+	$(INSTALLED)
 	$(DEV)/lint-imports --no-cache
 
 schema: ## Write the JSON Schemas of all records to bundle/schema.
+	$(INSTALLED)
 	$(DEV)/python -m k3bundle.schema_export bundle/schema
 
 schema-check: ## Check that bundle/schema is what the records say.
+	$(INSTALLED)
 	$(DEV)/python -m k3bundle.schema_export bundle/schema --check
 
 test-house: ## Test what crosses packages: architecture, documentation, contracts, installation.
+	$(INSTALLED)
 	$(DEV)/python -m pytest -m "not engine" tests
 
 test-unit: ## Test each package on its own.
+	$(INSTALLED)
 	$(DEV)/python -m pytest -m "not engine" bundle runner server
 	$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m "not engine" k3decode
 
 test-engine: ## Test with a real engine: served tokens, step counts, planted defects.
+	$(INSTALLED)
 	K3EVAL_ENGINE_PYTHON=$(CURDIR)/.k3eval/env/engine/bin/python \
 		$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m engine k3decode
 	$(DEV)/python -m pytest -m engine tests

@@ -92,7 +92,7 @@ def test_journal_appends_to_what_is_there(tmp_path: Path) -> None:
     assert all((tmp_path / name).is_file() for name in JOURNAL_FILES)
 
 
-def test_journal_on_a_full_disk_is_a_sentence() -> None:
+def test_journal_on_a_full_disk_says_how_to_go_on(tmp_path: Path) -> None:
     # Every write to this device fails as on a full disk.
     record = CellFinished(
         boot_id="boot-0.0",
@@ -103,8 +103,9 @@ def test_journal_on_a_full_disk_is_a_sentence() -> None:
         request_count=1,
         client_max_lag_ms=0.0,
     )
-    journal = Journal.__new__(Journal)
-    with Path("/dev/full").open("ab", buffering=0) as full:
-        journal._files = dict.fromkeys(JOURNAL_FILES, full)
-        with pytest.raises(MachineError, match="No space left"):
+    with Journal(tmp_path) as journal, Path("/dev/full").open("ab", buffering=0) as full:
+        journal._files[layout.CELLS].close()
+        journal._files[layout.CELLS] = full
+        with pytest.raises(MachineError, match="No space left") as caught:
             journal._append(layout.CELLS, [record], sync=False)
+    assert caught.value.hint.endswith(f"k3-eval resume {tmp_path}")

@@ -25,13 +25,19 @@ from k3runner_testing.serving import ServeFake
 class Listener:
     """Keeps all events, and may interrupt the run at one of them."""
 
-    def __init__(self, interrupt_in_slot: int | None = None) -> None:
+    def __init__(
+        self,
+        interrupt_in_slot: int | None = None,
+        interrupt_at: type[events.Event] = events.CellStarted,
+    ) -> None:
         self.seen: list[events.Event] = []
         self._interrupt_in_slot = interrupt_in_slot
+        self._interrupt_at = interrupt_at
 
     def __call__(self, event: events.Event) -> None:
         self.seen.append(event)
-        if isinstance(event, events.CellStarted) and event.slot == self._interrupt_in_slot:
+        waited_for = self._interrupt_in_slot is not None and isinstance(event, self._interrupt_at)
+        if waited_for and getattr(event, "slot", None) == self._interrupt_in_slot:
             self._interrupt_in_slot = None
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -219,6 +225,16 @@ def test_ctrl_c_leaves_nothing_running_and_a_folder_to_resume(tmp_path: Path) ->
     (folder,) = (tmp_path / "runs").iterdir()
     assert (folder / layout.RUN).is_file()
     assert '"stopped"' in (folder / layout.BOOTS).read_text("utf-8").splitlines()[-1]
+
+
+def test_ctrl_c_while_an_engine_starts_does_not_blame_the_engine(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(fake_config(tmp_path), CHANGE, Listener(1, events.BootStarting))
+    assert engines_left(tmp_path) == []
+    (folder,) = (tmp_path / "runs").iterdir()
+    last = (folder / layout.BOOTS).read_text("utf-8").splitlines()[-1]
+    assert '"how":"killed"' in last
+    assert "Interrupted while it started." in last
 
 
 def test_run_registry_that_is_not_there_stops_before_any_boot(tmp_path: Path) -> None:

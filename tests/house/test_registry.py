@@ -1,16 +1,18 @@
 """The registry of `make eval`: ours is used again, another program's port is refused."""
 
+import fcntl
 import http.server
 import json
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from k3house.problem import HouseError
-from k3house.registry import check_port, registry_answers
+from k3house.registry import check_port, check_registry, registry_answers
 
 
 @contextmanager
@@ -60,3 +62,28 @@ def test_a_listener_that_does_not_speak_http_is_not_taken_for_a_registry() -> No
         listener.close()
         assert not registry_answers(port)
         check_port(port)
+
+
+def test_our_registry_at_work_is_used_again(tmp_path: Path) -> None:
+    with (
+        _answering(json.dumps({"info": {"title": "k3-eval registry"}}).encode()) as port,
+        (tmp_path / "lock").open("wb") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert check_registry(port, tmp_path)
+
+
+def test_a_registry_with_other_data_is_not_sent_evidence(tmp_path: Path) -> None:
+    with _answering(json.dumps({"info": {"title": "k3-eval registry"}}).encode()) as port:
+        for data in (tmp_path, tmp_path / "none"):
+            with pytest.raises(HouseError, match="does not keep its data in"):
+                check_registry(port, data)
+        (tmp_path / "lock").touch()
+        with pytest.raises(HouseError, match=f"REGISTRY_PORT={port + 1}"):
+            check_registry(port, tmp_path)
+
+
+def test_a_free_port_is_left_to_a_new_registry(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert not check_registry(port, tmp_path)

@@ -14,8 +14,8 @@ from k3house.child import tool_environment
 from k3house.install import install, stale
 from k3house.narrate import Narrator
 from k3house.place import MODEL, RUNS, env_python, env_script
-from k3house.problem import EXIT_INTERRUPTED
-from k3house.registry import check_port, registry_answers, running_registry
+from k3house.problem import EXIT_INTERRUPTED, HouseError
+from k3house.registry import check_registry, running_registry
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -46,8 +46,7 @@ def evaluate(asked: Evaluation) -> int:
     """
     started = time.monotonic()
     environments = {"referee", "registry"} | (set() if asked.engine_url else {"engine"})
-    if not registry_answers(asked.registry_port):
-        check_port(asked.registry_port)
+    check_registry(asked.registry_port)
     narrator = _prepare(asked, environments)
     with running_registry(asked.registry_port, keep=asked.keep) as address:
         narrator.say(
@@ -92,9 +91,20 @@ def _run(asked: Evaluation, address: str) -> tuple[int, dict[str, str] | None]:
         *("--pull-request", change.pull_request, "--commit", change.commit),
         *("--runs", str(RUNS), "--registry", address, *engine, *asked.extra),
     )
+    if status < 0:
+        raise HouseError(
+            f"k3-eval was ended by {signal.Signals(-status).name} before it could seal the run.",
+            f"continue with what it measured: {env_script('referee', 'k3-eval')} resume "
+            f"{_newest_run() or RUNS}",
+        )
     if status not in _VERDICT_EXITS or not output.strip():
         return status or EXIT_INTERRUPTED, None
     return status, json.loads(output.strip().splitlines()[-1])
+
+
+def _newest_run() -> Path | None:
+    """The run folder that was made last; names begin with the time."""
+    return max((path for path in RUNS.glob("*") if path.is_dir()), default=None)
 
 
 def _referee(*arguments: str) -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """The registry as a child process on loopback, or the one that already answers there."""
 
+import fcntl
 import json
 import os
 import selectors
@@ -17,7 +18,7 @@ from k3house.child import tool_environment
 from k3house.place import LOG, REGISTRY_DATA, env_script
 from k3house.problem import HouseError
 
-__all__ = ["check_port", "registry_answers", "running_registry", "serve"]
+__all__ = ["check_port", "check_registry", "registry_answers", "running_registry", "serve"]
 
 _HOST = "127.0.0.1"
 _TITLE = "k3-eval registry"
@@ -40,6 +41,43 @@ def registry_answers(port: int) -> bool:
         return bool(answer["info"]["title"] == _TITLE)
     except (OSError, ValueError, HTTPException, KeyError, TypeError):
         return False
+
+
+def check_registry(port: int, data: Path = REGISTRY_DATA) -> bool:
+    """Whether the registry of this repository answers on the port already.
+
+    Args:
+        port: Port on loopback.
+        data: Where this repository's registry keeps its data.
+
+    Returns:
+        True when it answers, False when the port is free for it.
+
+    Raises:
+        HouseError: Another program has the port, or a registry that keeps its data elsewhere, so
+            that `make serve` here would never show what was sent to it.
+    """
+    if not registry_answers(port):
+        check_port(port)
+        return False
+    if not _in_use(data):
+        raise HouseError(
+            f"Port {port} on {_HOST} belongs to a registry that does not keep its data in {data}.",
+            f"stop that one, or choose another port: REGISTRY_PORT={port + 1}",
+        )
+    return True
+
+
+def _in_use(data: Path) -> bool:
+    """Whether a registry holds the lock that it keeps on its data while it runs."""
+    try:
+        with (data / "lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def check_port(port: int) -> None:
@@ -81,13 +119,12 @@ def running_registry(port: int, *, keep: bool) -> Iterator[str]:
         keep: Leave a registry that was started here running.
 
     Raises:
-        HouseError: It did not become ready.
+        HouseError: It did not become ready, or the port belongs to something else.
     """
     address = f"http://{_HOST}:{port}"
-    if registry_answers(port):
+    if check_registry(port):
         yield address
         return
-    check_port(port)
     LOG.mkdir(parents=True, exist_ok=True)
     log = LOG / "registry.log"
     with log.open("ab") as output:

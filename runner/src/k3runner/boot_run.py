@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import time
 from typing import Literal
 
@@ -217,6 +218,10 @@ def _end(
         _journal_end(context, slot.slot, boot_id, "never_ready", "No process could be started.")
         return
     end = process.stop(context.config.limits.stop_s)
+    if not ready and isinstance(sys.exception(), asyncio.CancelledError | KeyboardInterrupt):
+        # It was not given the time to become ready, so nothing is wrong with it.
+        _journal_end(context, slot.slot, boot_id, "killed", "Interrupted while it started.")
+        return
     how: How = end.how if ready else "never_ready"
     _journal_end(context, slot.slot, boot_id, how, end.detail)
 

@@ -45,6 +45,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         """Opens all files for appending; `mend` must have been called on an old folder."""
+        self._folder = folder
         self._files: dict[str, BinaryIO] = {
             # Unbuffered: one record is one write, and nothing waits in this process.
             name: (folder / name).open("ab", buffering=0)
@@ -100,7 +101,7 @@ class Journal:
         except OSError as error:
             raise MachineError(
                 f"The journal {name} cannot be written: {error.strerror}.",
-                "Free some space, then resume the run.",
+                f"Free some space, then continue with: k3-eval resume {self._folder}",
             ) from error
 
 
