@@ -13,11 +13,15 @@ from k3bundle.environment import NodeFacts
 from k3bundle.errors import BundleError
 from k3bundle.finding import Finding
 from k3bundle.finding_limit import at_most
+from k3bundle.graph_record import GraphEvent
+from k3bundle.isolation_record import IsolationAudit
 from k3bundle.plan import Plan
 from k3bundle.request import RequestRecord
 from k3bundle.run import AttemptRecord, BootEvent, CellEvent, RunIdentity
 from k3bundle.scrub import ScrubReport
+from k3bundle.separation import SeparationRecord
 from k3bundle.subject import SubjectFacts
+from k3bundle.telemetry import TelemetryLine
 from k3bundle.version import HISTORY
 
 __all__ = ["Bundle", "RunRecords", "parse_file", "parse_lines", "parse_records"]
@@ -49,6 +53,12 @@ class RunRecords:
     coverage: tuple[CoverageSnapshot, ...]
     counters: tuple[EngineCounters, ...]
     scrub: ScrubReport
+    telemetry: tuple[TelemetryLine, ...] = ()
+    """Empty when the bundle has no such file, as the next two."""
+    graphs: tuple[GraphEvent, ...] = ()
+    separation: tuple[SeparationRecord, ...] = ()
+    isolation: IsolationAudit | None = None
+    """None when no audit of the change is in the bundle."""
 
 
 _PLAN: Final = TypeAdapter[Plan](Plan)
@@ -62,6 +72,10 @@ _REQUEST: Final = TypeAdapter[RequestRecord](RequestRecord)
 _COVERAGE: Final = TypeAdapter[CoverageSnapshot](CoverageSnapshot)
 _COUNTERS: Final = TypeAdapter[EngineCounters](EngineCounters)
 _SCRUB: Final = TypeAdapter[ScrubReport](ScrubReport)
+_TELEMETRY: Final = TypeAdapter[TelemetryLine](TelemetryLine)
+_GRAPHS: Final = TypeAdapter[GraphEvent](GraphEvent)
+_SEPARATION: Final = TypeAdapter[SeparationRecord](SeparationRecord)
+_ISOLATION: Final = TypeAdapter[IsolationAudit](IsolationAudit)
 
 
 def parse_records(files: Mapping[str, bytes]) -> RunRecords:
@@ -89,6 +103,7 @@ def parse_records(files: Mapping[str, bytes]) -> RunRecords:
     requests = parse_lines(files, layout.REQUESTS, _REQUEST, findings)
     coverage = parse_lines(files, layout.COVERAGE, _COVERAGE, findings)
     counters = parse_lines(files, layout.COUNTERS, _COUNTERS, findings)
+    optional = _parse_optional(files, findings)
     if findings or not (plan and run and subject and environment and scrub):
         raise BundleError(tuple(sorted(findings)))
     return RunRecords(
@@ -103,6 +118,36 @@ def parse_records(files: Mapping[str, bytes]) -> RunRecords:
         coverage=coverage,
         counters=counters,
         scrub=scrub,
+        telemetry=optional.telemetry,
+        graphs=optional.graphs,
+        separation=optional.separation,
+        isolation=optional.isolation,
+    )
+
+
+@dataclass(frozen=True)
+class _Optional:
+    telemetry: tuple[TelemetryLine, ...]
+    graphs: tuple[GraphEvent, ...]
+    separation: tuple[SeparationRecord, ...]
+    isolation: IsolationAudit | None
+
+
+def _parse_optional(files: Mapping[str, bytes], findings: list[Finding]) -> _Optional:
+    """Parse the files that a bundle may lack."""
+
+    def lines(name: str, adapter: TypeAdapter[T]) -> tuple[T, ...]:
+        return parse_lines(files, name, adapter, findings) if name in files else ()
+
+    return _Optional(
+        telemetry=lines(layout.TELEMETRY, _TELEMETRY),
+        graphs=lines(layout.GRAPHS, _GRAPHS),
+        separation=lines(layout.SEPARATION, _SEPARATION),
+        isolation=(
+            parse_file(files, layout.ISOLATION, _ISOLATION, findings)
+            if layout.ISOLATION in files
+            else None
+        ),
     )
 
 

@@ -12,17 +12,23 @@ __all__ = [
     "BOOTS",
     "BUNDLE_SUFFIX",
     "CELLS",
+    "CLIENT",
     "COUNTERS",
     "COVERAGE",
     "ENVIRONMENT",
+    "GRAPHS",
+    "ISOLATION",
     "LOG_PREFIX",
     "MANIFEST",
+    "OPTIONAL_FILES",
     "PLAN",
     "REQUESTS",
     "REQUIRED_FILES",
     "RUN",
     "SCRUB_REPORT",
+    "SEPARATION",
     "SUBJECT",
+    "TELEMETRY",
     "VERDICT",
 ]
 
@@ -35,9 +41,14 @@ ENVIRONMENT: Final = "environment.json"
 ATTEMPTS: Final = "attempts.jsonl"
 BOOTS: Final = "boots.jsonl"
 CELLS: Final = "cells.jsonl"
+CLIENT: Final = "client.jsonl"
 REQUESTS: Final = "requests.jsonl"
 COVERAGE: Final = "coverage.jsonl"
 COUNTERS: Final = "counters.jsonl"
+TELEMETRY: Final = "telemetry.jsonl"
+GRAPHS: Final = "graphs.jsonl"
+SEPARATION: Final = "separation.jsonl"
+ISOLATION: Final = "isolation.json"
 VERDICT: Final = "verdict.json"
 SCRUB_REPORT: Final = "scrub.json"
 LOG_PREFIX: Final = "logs/"
@@ -58,3 +69,6 @@ REQUIRED_FILES: Final = (
     VERDICT,
 )
 """Files that every manifest must list; logs/ may add more."""
+
+OPTIONAL_FILES: Final = (CLIENT, GRAPHS, ISOLATION, SEPARATION, TELEMETRY)
+"""Files that a bundle may lack: what they would show is then not known."""

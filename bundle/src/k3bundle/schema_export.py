@@ -14,12 +14,16 @@ from k3bundle import layout
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.dsse import Envelope
 from k3bundle.environment import NodeFacts
+from k3bundle.graph_record import GraphEvent
+from k3bundle.isolation_record import IsolationAudit
 from k3bundle.manifest import Manifest, Statement
 from k3bundle.plan import Plan
 from k3bundle.request import RequestRecord
 from k3bundle.run import AttemptRecord, BootEvent, CellEvent, RunIdentity
 from k3bundle.scrub import ScrubReport
+from k3bundle.separation import SeparationRecord
 from k3bundle.subject import SubjectFacts
+from k3bundle.telemetry import TelemetryLine
 from k3bundle.verdict import Verdict
 
 __all__ = ["main", "schema_files"]
@@ -32,12 +36,16 @@ _RECORDS: Final[dict[str, Any]] = {
     layout.COUNTERS: EngineCounters,
     layout.COVERAGE: CoverageSnapshot,
     layout.ENVIRONMENT: NodeFacts,
+    layout.GRAPHS: GraphEvent,
+    layout.ISOLATION: IsolationAudit,
     layout.MANIFEST: Manifest,
     layout.PLAN: Plan,
     layout.REQUESTS: RequestRecord,
     layout.RUN: RunIdentity,
     layout.SCRUB_REPORT: ScrubReport,
+    layout.SEPARATION: SeparationRecord,
     layout.SUBJECT: SubjectFacts,
+    layout.TELEMETRY: TelemetryLine,
     layout.VERDICT: Verdict,
     "statement": Statement,
 }

@@ -25,6 +25,7 @@ from k3bundle.journal_rules import (
     cell_findings,
     snapshot_findings,
 )
+from k3bundle.machine_rules import machine_findings
 from k3bundle.manifest import Manifest
 from k3bundle.plan_rules import identity_findings, plan_findings
 from k3bundle.policy import Policy, policy_findings
@@ -118,6 +119,7 @@ def consistency_findings(records: RunRecords, manifest: Manifest | None) -> list
         (layout.BOOTS, boot_findings(records, journal)),
         (layout.CELLS, cell_findings(records, journal)),
         (layout.COVERAGE, snapshot_findings(records, journal)),
+        (layout.TELEMETRY, machine_findings(records, journal)),
         (layout.REQUESTS, request_findings(records, journal)),
         (layout.CELLS, completeness_findings(records, journal)),
     )
@@ -173,7 +175,8 @@ def _place_findings(path: str, *, listed: bool, judged: bool) -> Iterator[Findin
     """A file has one of the fixed names or is a log, and the manifest lists it."""
     where = _shown(path)
     outside = path in {layout.MANIFEST, layout.ATTESTATION}
-    known = path in layout.REQUIRED_FILES or path.startswith(layout.LOG_PREFIX)
+    named = path in layout.REQUIRED_FILES or path in layout.OPTIONAL_FILES
+    known = named or path.startswith(layout.LOG_PREFIX)
     if not outside and not known:
         yield _finding("file-unlisted", where, "Expected only the files of the format and logs/.")
     elif judged and outside and listed:
