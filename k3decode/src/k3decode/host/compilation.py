@@ -10,7 +10,7 @@ from typing import Any
 import cuda.bindings.driver as cuda
 import cutlass
 import torch
-from cutlass import Int32, Int64, cute
+from cutlass import Float32, Int32, Int64, cute
 from cutlass.cute.runtime import make_fake_stream, make_ptr
 from cutlass.cute.typing import AddressSpace
 
@@ -20,7 +20,11 @@ _NUMERIC = {
     torch.bfloat16: cutlass.BFloat16,
     torch.float32: cutlass.Float32,
     torch.int32: cutlass.Int32,
+    torch.int64: cutlass.Int64,
+    torch.uint8: cutlass.Uint8,
 }
+# Index lists may start anywhere; everything else is read 16 bytes at a time somewhere.
+_INDEX_ALIGNMENT = {torch.int32: 4, torch.int64: 8}
 _ALIGNMENT_BYTES = 16
 
 
@@ -34,12 +38,22 @@ def current_stream() -> cuda.CUstream:
     return cuda.CUstream(torch.cuda.current_stream().cuda_stream)
 
 
-def placeholders(pointers: list[torch.dtype], strides: int, counts: int) -> list[Any]:
-    """Arguments of the right types for compilation: pointers, 64-bit strides, 32-bit counts."""
+def placeholders(
+    pointers: list[torch.dtype], strides: int, counts: int, factors: int = 0
+) -> list[Any]:
+    """Arguments of the right types for compilation.
+
+    Args:
+        pointers: dtypes of what is pointed to.
+        strides: how many 64-bit strides follow.
+        counts: how many 32-bit counts follow.
+        factors: how many FP32 factors follow.
+    """
     return [
         *(_pointer(dtype, _ALIGNMENT_BYTES) for dtype in pointers),
         *(Int64(_ALIGNMENT_BYTES) for _ in range(strides)),
         *(Int32(1) for _ in range(counts)),
+        *(Float32(1.0) for _ in range(factors)),
     ]
 
 
@@ -51,6 +65,5 @@ def compile_kernel(kernel: object, arguments: list[Any], architecture: str) -> A
 
 
 def _pointer(dtype: torch.dtype, address: int) -> Any:
-    # Index lists may start anywhere; everything else is read 16 bytes at a time somewhere.
-    align = 4 if dtype == torch.int32 else _ALIGNMENT_BYTES
+    align = _INDEX_ALIGNMENT.get(dtype, _ALIGNMENT_BYTES)
     return make_ptr(_NUMERIC[dtype], address, AddressSpace.gmem, assumed_align=align)
