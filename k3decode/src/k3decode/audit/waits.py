@@ -1,0 +1,302 @@
+"""Where a thread knows that it has waited: at an instruction, or on an edge out of a test.
+
+- `griddepcontrol.wait` is a wait where it stands.
+- A try-wait on an mbarrier is one on the edge where it has succeeded.
+- A polling load (volatile, relaxed, acquire or atomic) is one on the edges that leave its loop by a
+  test of what it loaded. A first load before the loop that is tested the same way belongs to it.
+- When all threads of a CTA meet after some of them waited, all have.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from k3decode.audit.dataflow import Facts, may_poll
+from k3decode.audit.dominance import Dominance, Loop, natural_loops
+from k3decode.audit.flow import Flow
+from k3decode.audit.program import Event, Instruction
+from k3decode.audit.value import Origin, Root, RootKind, Value
+
+__all__ = ["Paths", "Waits", "find_waits"]
+
+_Place = tuple[int, int]
+"""Block, and index of an instruction."""
+_EdgeKey = tuple[int, int]
+"""Block, and number of one of its edges."""
+
+
+@dataclass
+class Waits:
+    """All places where a thread has waited."""
+
+    at_entry: bool = False
+    places: set[_Place] = field(default_factory=set)
+    edges: set[_EdgeKey] = field(default_factory=set)
+    polls: set[int] = field(default_factory=set)
+    """Indices of loads that are a wait themselves."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """What a thread can reach without having waited."""
+
+    reached: frozenset[_Place]
+    came_from: dict[int, int | None]
+    """Block that can be entered without a wait -> the one before it."""
+
+    def to(self, block: int) -> list[int]:
+        """Blocks of one such path, from the entry."""
+        path: list[int] = []
+        at: int | None = block
+        while at is not None:
+            path.append(at)
+            at = self.came_from[at]
+        return path[::-1]
+
+
+def find_waits(flow: Flow, facts: Facts, *, dependency: bool, at_entry: bool) -> Waits:
+    """All waits of a kernel.
+
+    Args:
+        flow: the kernel's paths.
+        facts: values along them.
+        dependency: whether `griddepcontrol.wait` counts; for mailboxes it does not.
+        at_entry: whether the launch itself waited for all earlier kernels.
+    """
+    return _Finder(flow, facts, dependency=dependency, at_entry=at_entry).find()
+
+
+class _Finder:
+    def __init__(self, flow: Flow, facts: Facts, *, dependency: bool, at_entry: bool) -> None:
+        self._flow = flow
+        self._facts = facts
+        self._dependency = dependency
+        self._waits = Waits(at_entry=at_entry)
+        self._dominance = Dominance(flow.graph)
+        self._loops = natural_loops(flow.graph, self._dominance)
+        self._blocks = [b for b in range(len(flow.blocks)) if self._dominance.reached(b)]
+
+    def find(self) -> Waits:
+        waits = self._waits
+        polls, tries = self._tested_edges()
+        waits.edges.update(key for key, _ in polls)
+        waits.polls.update(index for _, indices in polls for index in indices)
+        if self._dependency:
+            waits.places.update(
+                (block, index)
+                for block, index, instruction in self._instructions()
+                if instruction.event is Event.DEPENDENCY_WAIT and instruction.guard is None
+            )
+        # A barrier can pass on a wait that was found only after another barrier did.
+        while self._pass_on(tries):
+            pass
+        return waits
+
+    def _instructions(self) -> Iterator[tuple[int, int, Instruction]]:
+        for block in self._blocks:
+            for index, instruction in self._flow.instructions(block):
+                yield block, index, instruction
+
+    def _pass_on(self, tries: list[tuple[_EdgeKey, frozenset[int]]]) -> bool:
+        """Add waits that follow from the known ones; says whether there was one."""
+        waits = self._waits
+        before = len(waits.edges) + len(waits.places)
+        if waits.at_entry:
+            return False
+        paths = reach(self._flow, waits)
+        for key, indices in tries:
+            if key not in waits.edges and self._carries(indices, paths):
+                waits.edges.add(key)
+        for block, index, instruction in self._instructions():
+            if (
+                instruction.event is Event.CTA_BARRIER
+                and instruction.guard is None
+                and (block, index) in paths.reached
+                and self._some_thread_waited(block, index)
+            ):
+                waits.places.add((block, index))
+        return len(waits.edges) + len(waits.places) > before
+
+    def _carries(self, tries: frozenset[int], paths: Paths) -> bool:
+        """Whether one of the arrivals that end the wait comes after a dependency wait.
+
+        Arrivals on an mbarrier are code of the same kernel. Where there are none, it is nobody
+        here who arrives, and the wait counts.
+        """
+        wanted = self._barriers(index for index in tries)
+        arrivals = [
+            (block, index)
+            for block, index, instruction in self._instructions()
+            if instruction.event is Event.MBARRIER_ARRIVE
+            and _may_be_same(wanted, self._facts.barriers.get((block, index)))
+        ]
+        return not arrivals or any(place not in paths.reached for place in arrivals)
+
+    def _barriers(self, indices: Iterable[int]) -> list[Value]:
+        chosen = set(indices)
+        return [value for (_, index), value in self._facts.barriers.items() if index in chosen]
+
+    def _some_thread_waited(self, block: int, index: int) -> bool:
+        """Whether a branch on the thread's index leads some threads through a wait to a barrier."""
+        for split in self._blocks:
+            condition = self._facts.conditions.get(split)
+            if condition is None or condition.origins != {Origin.THREAD}:
+                continue
+            if split == block or not self._dominance.dominates(split, block):
+                continue
+            for edge in range(len(self._flow.blocks[split].edges)):
+                if self._waits_on_all_paths(split, edge, block, index):
+                    return True
+        return False
+
+    def _waits_on_all_paths(self, split: int, edge: int, block: int, index: int) -> bool:
+        if (split, edge) in self._waits.edges:
+            return True
+        start = self._flow.blocks[split].edges[edge].target
+        anyhow = reach(self._flow, Waits(), start=start, without=split)
+        waiting = reach(self._flow, self._waits, start=start, without=split)
+        return (block, index) in anyhow.reached and (block, index) not in waiting.reached
+
+    def _tested_edges(
+        self,
+    ) -> tuple[
+        list[tuple[_EdgeKey, frozenset[int]]],
+        list[tuple[_EdgeKey, frozenset[int]]],
+    ]:
+        """Edges that follow a successful poll, and those that follow a successful try-wait."""
+        polls: list[tuple[_EdgeKey, frozenset[int]]] = []
+        tries: list[tuple[_EdgeKey, frozenset[int]]] = []
+        for block in self._blocks:
+            condition = self._facts.conditions.get(block)
+            if condition is None:
+                continue
+            for number in range(len(self._flow.blocks[block].edges)):
+                key = (block, number)
+                succeeded = self._outcome(key, condition)
+                left = self._left_loops(key, condition) | self._before_loop(key, condition)
+                loads = frozenset(i for i in left if self._is_poll(i))
+                if loads:
+                    polls.append((key, loads))
+                if succeeded or left - loads:
+                    tries.append((key, succeeded | (left - loads)))
+        return polls, tries
+
+    def _is_poll(self, index: int) -> bool:
+        return may_poll(self._flow.kernel.instructions[index])
+
+    def _outcome(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
+        """Try-waits whose success is exactly what the edge means."""
+        block, number = key
+        guards = self._flow.conditions(block)
+        when = self._flow.blocks[block].edges[number].when
+        if len(guards) != 1 or when is None or when is guards[0].negated:
+            return frozenset()
+        roots = [root for one in condition.sums for root in one.roots]
+        certain = all(len(one.roots) == 1 and one.constant == 0 for one in condition.sums)
+        if certain and all(root.kind is RootKind.OUTCOME for root in roots):
+            return frozenset(int(root.key) for root in roots if isinstance(root.key, int))
+        return frozenset()
+
+    def _left_loops(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
+        """Polls and try-waits of loops that the edge leaves by testing their result."""
+        block, number = key
+        target = self._flow.blocks[block].edges[number].target
+        found: set[int] = set()
+        for loop in self._loops:
+            if block in loop.body and target not in loop.body:
+                found |= self._tested_in(loop, condition)
+        return frozenset(found)
+
+    def _tested_in(self, loop: Loop, condition: Value) -> set[int]:
+        return {
+            index
+            for inner in loop.body
+            for index, _ in self._flow.instructions(inner)
+            if index in condition.tokens
+        }
+
+    def _before_loop(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
+        """Polls that were tried once before their loop, where success goes around the loop."""
+        block, number = key
+        edges = self._flow.blocks[block].edges
+        if len(edges) != 2 or not condition.tokens:  # noqa: PLR2004
+            return frozenset()
+        header = self._next_header(edges[1 - number].target)
+        loop = next((one for one in self._loops if one.header == header), None)
+        if loop is None or block in loop.body or edges[number].target in loop.body:
+            return frozenset()
+        inside = self._roots_of_polls(loop)
+        return frozenset(
+            index for index in condition.tokens if inside and self._roots(index) <= inside
+        )
+
+    def _next_header(self, block: int) -> int:
+        """The block itself, or the one that it goes on to without a choice."""
+        headers = {loop.header for loop in self._loops}
+        seen = set()
+        while block not in headers and block not in seen:
+            seen.add(block)
+            edges = self._flow.blocks[block].edges
+            if len(edges) != 1:
+                break
+            block = edges[0].target
+        return block
+
+    def _roots_of_polls(self, loop: Loop) -> frozenset[Root]:
+        """Roots that a loop polls, which it leaves by a test of."""
+        found: set[Root] = set()
+        for inner in loop.body:
+            condition = self._facts.conditions.get(inner)
+            leaves = any(e.target not in loop.body for e in self._flow.blocks[inner].edges)
+            if condition is not None and leaves:
+                for index in self._tested_in(loop, condition):
+                    found |= self._roots(index)
+        return frozenset(found)
+
+    def _roots(self, index: int) -> frozenset[Root]:
+        """What a poll or try-wait looks at; a try-wait without pointer looks at its mbarrier."""
+        found: set[Root] = set()
+        for facts in (self._facts.addresses, self._facts.barriers):
+            for (_, at), value in facts.items():
+                if at == index:
+                    found |= value.roots or {Root(RootKind.SYMBOL, "mbarrier")}
+        return frozenset(found)
+
+
+def reach(flow: Flow, waits: Waits, *, start: int = 0, without: int | None = None) -> Paths:
+    """What is reached from a block without a wait, and without entering another one."""
+    if waits.at_entry:
+        return Paths(frozenset(), {})
+    came_from: dict[int, int | None] = {start: None}
+    reached: set[_Place] = set()
+    queue = [start]
+    while queue:
+        block = queue.pop()
+        if block == without:
+            continue
+        stopped = False
+        for index, _ in flow.instructions(block):
+            reached.add((block, index))
+            if (block, index) in waits.places:
+                stopped = True
+                break
+        if stopped:
+            continue
+        for number, edge in enumerate(flow.blocks[block].edges):
+            if (block, number) not in waits.edges and edge.target not in came_from:
+                came_from[edge.target] = block
+                queue.append(edge.target)
+    return Paths(frozenset(reached), came_from)
+
+
+def _may_be_same(wanted: list[Value], arrived: Value | None) -> bool:
+    """Whether an arrival can be on one of the mbarriers; only known distances tell them apart."""
+    if arrived is None or not wanted:
+        return True
+    return any(
+        one.constant is None
+        or other.constant is None
+        or (one.constant == other.constant or one.roots != other.roots)
+        for value in wanted
+        for one in value.sums
+        for other in arrived.sums
+    )
