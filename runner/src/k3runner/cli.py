@@ -6,7 +6,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from k3runner.commands import doctor, keygen, plan, report, resume, run, submit, verify
+from k3runner.commands import audit, doctor, keygen, plan, report, resume, run, submit, verify
 from k3runner.commands.failure import failure_code
 
 __all__ = ["app", "main", "run_command_line"]
@@ -21,6 +21,7 @@ A first evaluation:
   k3-eval verify BUNDLE                   is a bundle sound
   k3-eval submit BUNDLE --registry URL    send it
   k3-eval report BUNDLE --html FILE       look at it
+  k3-eval audit isolation --base REV --head REV --repo PATH   what a change touches
 
 `k3-eval COMMAND --help` teaches one command. Data goes to stdout, words go to stderr.
 """
@@ -55,6 +56,7 @@ app.command("resume", help=resume.HELP)(resume.resume)
 app.command("verify", help=verify.HELP)(verify.verify)
 app.command("submit", help=submit.HELP)(submit.submit)
 app.command("report", help=report.HELP)(report.report)
+app.add_typer(audit.app, name="audit", help=audit.HELP)
 app.command("keygen", help=keygen.HELP)(keygen.keygen)
 
 

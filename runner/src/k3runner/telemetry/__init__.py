@@ -1,0 +1,1 @@
+"""Samples accelerators and host while cells run, beside the load and without touching either."""
