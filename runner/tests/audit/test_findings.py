@@ -224,3 +224,11 @@ def test_an_error_that_is_raised_again_is_not_swallowed(
         "    except ValueError as e:\n        raise KeyError from e\n"
     )
     assert standard_returns(make_module(source), policy) == ()
+
+
+def test_writing_a_variable_is_state_and_no_selection(
+    make_module: MakeModule, policy: IsolationPolicy
+) -> None:
+    module = make_module("import os\nos.environ['SWITCH'] = '1'\nx = os.environ['SWITCH']\n")
+    assert [point.line for point in selection_points(module, policy)] == [3]
+    assert [write.line for write in state_writes(module, policy).writes] == [2]

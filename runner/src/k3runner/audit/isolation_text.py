@@ -18,6 +18,7 @@ from k3runner.wording import plural
 __all__ = ["audit_lines"]
 
 _SHOWN: Final = 40
+_SHOWN_SYMBOLS: Final = 8
 _ORDER: Final = ("shared", "unnamed", "model_only", "test", "documentation")
 _CLASS_WORDS: Final = {
     "shared": "shared",
@@ -94,7 +95,10 @@ def _file_lines(audit: IsolationAudit) -> Iterator[str]:
     words = ", ".join(f"{_CLASS_WORDS[one]} {counts[one]}" for one in _ORDER if counts[one])
     yield f"Files: {len(audit.files)}" + (f" ({words})" if words else "")
     for path_class in _ORDER:
-        files = [file for file in audit.files if file.path_class == path_class]
+        files = sorted(
+            (file for file in audit.files if file.path_class == path_class),
+            key=lambda file: (file.area, file.path),
+        )
         for file in files[:_SHOWN]:
             yield from _one_file(file)
         if len(files) > _SHOWN:
@@ -114,8 +118,11 @@ def _one_file(file: TouchedFile) -> Iterator[str]:
     if file.unread is not None:
         yield f"      not read: {file.unread}"
     if file.symbols and file.path_class in {"shared", "unnamed"}:
-        shown = [f"{one_line(s.name, 80)} ({s.change}, {s.lines})" for s in file.symbols[:_SHOWN]]
-        more = f", {len(file.symbols) - _SHOWN} more" if len(file.symbols) > _SHOWN else ""
+        shown = [
+            f"{one_line(s.name, 80)} ({s.change}, {s.lines})" for s in file.symbols[:_SHOWN_SYMBOLS]
+        ]
+        left = len(file.symbols) - _SHOWN_SYMBOLS
+        more = f", {left} more" if left > 0 else ""
         yield f"      {', '.join(shown)}{more}"
 
 

@@ -5,8 +5,9 @@ Pure. The code is parsed and never compiled or run.
 
 import ast
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, TypedDict
 
 from k3bundle.isolation_record import PathClass, TouchedSymbol
@@ -18,6 +19,7 @@ __all__ = [
     "SymbolMap",
     "dotted",
     "parse_python",
+    "statement_bodies",
     "symbol_map",
     "touched_symbols",
 ]
@@ -62,6 +64,11 @@ class ChangedModule:
     symbols: SymbolMap
     added: frozenset[int]
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, outer ones first."""
+        return tuple(ast.walk(self.tree))
+
     def is_new(self, node: ast.AST) -> bool:
         """Whether a node begins on an added line."""
         return getattr(node, "lineno", 0) in self.added
@@ -100,20 +107,32 @@ def symbol_map(tree: ast.Module, line_count: int) -> SymbolMap:
     """Maps lines to the innermost function or class around them, decorators included."""
     owner = [MODULE_SYMBOL] * line_count
     names: list[str] = []
-    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    stack: list[tuple[ast.stmt, str]] = [(one, "") for one in reversed(tree.body)]
     while stack:
         node, prefix = stack.pop()
-        inner_prefix = prefix
         if isinstance(node, _Function | ast.ClassDef):
             name = f"{prefix}{node.name}"
             names.append(name)
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             last = node.end_lineno or node.lineno
             owner[first - 1 : last] = [name] * (last - first + 1)
-            inner_prefix = f"{name}."
+            prefix = f"{name}."
         # Inner symbols are painted over outer ones, so outer ones come first.
-        stack.extend((child, inner_prefix) for child in reversed(list(ast.iter_child_nodes(node))))
+        inner = [child for body in statement_bodies(node) for child in body]
+        stack.extend((child, prefix) for child in reversed(inner))
     return SymbolMap(owner=tuple(owner), names=tuple(names))
+
+
+def statement_bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Bodies of statements directly inside a statement."""
+    for name in ("body", "orelse", "finalbody"):
+        body = getattr(statement, name, None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+            yield body
+    for handler in getattr(statement, "handlers", ()):
+        yield handler.body
+    for case in getattr(statement, "cases", ()):
+        yield case.body
 
 
 def touched_symbols(

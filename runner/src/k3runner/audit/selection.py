@@ -27,9 +27,9 @@ class _Found:
 
 def selection_points(module: ChangedModule, policy: IsolationPolicy) -> tuple[SelectionPoint, ...]:
     """Selection points in the added lines of one Python file, in order of lines."""
-    deciding = _deciding_nodes(module.tree)
+    deciding = _deciding_nodes(module.nodes)
     points: dict[tuple[int, str, str], SelectionPoint] = {}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not module.is_new(node):
             continue
         for found in (
@@ -76,10 +76,10 @@ def text_selection_points(
             )
 
 
-def _deciding_nodes(tree: ast.Module) -> frozenset[int]:
+def _deciding_nodes(nodes: tuple[ast.AST, ...]) -> frozenset[int]:
     """Identities of all nodes inside a condition."""
     tests: list[ast.expr] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
             tests.append(node.test)
         elif isinstance(node, ast.Match):
@@ -121,7 +121,8 @@ def _variables(node: ast.AST, policy: IsolationPolicy) -> Iterator[_Found]:
             yield _Found(first, "environment", first.value)
     elif isinstance(node, ast.Subscript) and dotted(node.value) in {"os.environ", "environ"}:
         index = node.slice
-        if isinstance(index, ast.Constant) and isinstance(index.value, str):
+        reads = isinstance(node.ctx, ast.Load)
+        if reads and isinstance(index, ast.Constant) and isinstance(index.value, str):
             yield _Found(index, "environment", index.value)
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from k3bundle.isolation_record import StateWrite
 from k3runner.audit.policy import IsolationPolicy
-from k3runner.audit.python_module import ChangedModule, dotted
+from k3runner.audit.python_module import ChangedModule, dotted, statement_bodies
 from k3runner.audit.selection import imported_modules
 
 __all__ = ["StateFindings", "state_writes"]
@@ -78,7 +78,7 @@ def state_writes(module: ChangedModule, policy: IsolationPolicy) -> StateFinding
 
 def _names(module: ChangedModule, policy: IsolationPolicy) -> _Names:
     names = _Names()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules = imported_modules(node, module.path)
             classes = [policy.classify_module(one) for one in modules]
@@ -183,7 +183,7 @@ class _Visitor:
                 self._target(target, scope)
             if isinstance(node, ast.Call):
                 self._call(node, scope)
-        for body in _bodies(statement):
+        for body in statement_bodies(statement):
             self.walk(body, scope, in_class=in_class)
 
     def _target(self, target: ast.expr, scope: _Scope) -> None:
@@ -305,15 +305,3 @@ def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
             for child in ast.iter_child_nodes(node)
             if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case)
         )
-
-
-def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Bodies of statements inside a statement."""
-    for name in ("body", "orelse", "finalbody"):
-        body = getattr(statement, name, None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-            yield body
-    for handler in getattr(statement, "handlers", ()):
-        yield handler.body
-    for case in getattr(statement, "cases", ()):
-        yield case.body
