@@ -11,7 +11,7 @@ from typing import Final
 
 from k3bundle.request import RequestRecord
 
-__all__ = ["output_tokens_per_s"]
+__all__ = ["output_tokens_per_s", "wall_ns"]
 
 _NS_PER_S: Final = 1_000_000_000
 
@@ -28,8 +28,14 @@ def output_tokens_per_s(requests: Sequence[RequestRecord]) -> float | None:
     completed = [r.outcome for r in requests if r.outcome.status == "completed"]
     if not completed:
         return None
-    begin_ns = min(request.sent_at_ns for request in requests)
-    end_ns = max(request.sent_at_ns + request.ended_at_ns for request in requests)
-    if end_ns <= begin_ns:
+    span_ns = wall_ns(requests)
+    if span_ns <= 0:
         return None
-    return sum(outcome.completion_tokens for outcome in completed) * _NS_PER_S / (end_ns - begin_ns)
+    return sum(outcome.completion_tokens for outcome in completed) * _NS_PER_S / span_ns
+
+
+def wall_ns(requests: Sequence[RequestRecord]) -> int:
+    """Time from the first request sent to the last one ended, in nanoseconds; 0 without one."""
+    begin_ns = min((request.sent_at_ns for request in requests), default=0)
+    end_ns = max((request.sent_at_ns + request.ended_at_ns for request in requests), default=0)
+    return end_ns - begin_ns
