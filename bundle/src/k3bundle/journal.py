@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 from k3bundle.bundle import RunRecords
-from k3bundle.plan import BootSlot, FeatureCell, GreedyCell, ServingCell, SkippedCell
+from k3bundle.plan import BootSlot, SkippedCell
 from k3bundle.run import BootReady, BootStarted, CellFinished
+from k3bundle.schedule import RunnableCell
 
-__all__ = ["Journal", "RunnableCell", "index_journal"]
-
-RunnableCell = ServingCell | GreedyCell | FeatureCell
-"""A planned cell that is not skipped."""
+__all__ = ["Journal", "index_journal"]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.finding import Finding, FindingCode
 from k3bundle.journal import Journal
 from k3bundle.run import BootReady, BootStarted, BootStopped, CellFinished
+from k3bundle.schedule import runs_in
 
 __all__ = ["attempt_findings", "boot_findings", "cell_findings", "snapshot_findings"]
 
@@ -75,24 +76,33 @@ def _started_findings(
 def cell_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]:
     """Yield where cell events name unknown boots or cells, repeat, or count wrongly."""
     written = Counter((request.boot_id, request.cell_id) for request in records.requests)
-    finished: set[tuple[str, str]] = set()
+    finished: set[tuple[int, str]] = set()
     for number, event in enumerate(records.cells, start=1):
         where = f"{layout.CELLS} line {number}"
         yield from _place_findings(event.boot_id, event.cell_id, journal, where)
         boot = journal.started.get(event.boot_id)
         if boot is not None and boot.slot != event.slot:
             yield _inconsistent(where, f"Expected slot {boot.slot}, found {event.slot}.")
+        yield from _slot_findings(event.slot, event.cell_id, journal, where)
         if not isinstance(event, CellFinished):
             continue
+        # Measuring a finished cell again until it pleases is no measurement.
+        if (event.slot, event.cell_id) in finished:
+            yield _inconsistent(where, f"Expected {event.cell_id} to finish once in a slot.")
+        finished.add((event.slot, event.cell_id))
         key = (event.boot_id, event.cell_id)
-        if key in finished:
-            yield _inconsistent(where, f"Expected {event.cell_id} to finish once in a boot.")
-        finished.add(key)
         if event.boot_id not in journal.ready:
             yield _inconsistent(where, f"Expected {event.boot_id} ready before a cell finished.")
         if written[key] != event.request_count:
             why = f"Expected {event.request_count} request records, found {written[key]}."
             yield _inconsistent(where, why)
+
+
+def _slot_findings(slot: int, cell_id: str, journal: Journal, where: str) -> Iterator[Finding]:
+    planned, cell = journal.slots.get(slot), journal.cells.get(cell_id)
+    if planned is not None and cell is not None and not runs_in(cell, planned):
+        why = f"Expected a cell that slot {slot} runs, found {cell_id}."
+        yield _finding("cell-out-of-plan", where, why)
 
 
 def snapshot_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]:

@@ -12,7 +12,6 @@ __all__ = [
     "BOOTS",
     "BUNDLE_SUFFIX",
     "CELLS",
-    "CLIENT",
     "COUNTERS",
     "COVERAGE",
     "ENVIRONMENT",
@@ -41,7 +40,6 @@ ENVIRONMENT: Final = "environment.json"
 ATTEMPTS: Final = "attempts.jsonl"
 BOOTS: Final = "boots.jsonl"
 CELLS: Final = "cells.jsonl"
-CLIENT: Final = "client.jsonl"
 REQUESTS: Final = "requests.jsonl"
 COVERAGE: Final = "coverage.jsonl"
 COUNTERS: Final = "counters.jsonl"
@@ -70,5 +68,5 @@ REQUIRED_FILES: Final = (
 )
 """Files that every manifest must list; logs/ may add more."""
 
-OPTIONAL_FILES: Final = (CLIENT, GRAPHS, ISOLATION, SEPARATION, TELEMETRY)
+OPTIONAL_FILES: Final = (GRAPHS, ISOLATION, SEPARATION, TELEMETRY)
 """Files that a bundle may lack: what they would show is then not known."""

@@ -4,21 +4,27 @@ The nonce is not part of a plan: two contributors who run one plan get different
 same plan digest.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from k3bundle.record import CellId, Count, Fraction, Nats, Record, ShortText
+from k3bundle.gates import Gates
+from k3bundle.record import CellId, Count, Milliseconds, Record, Sha256, ShortText
+from k3bundle.speed_role import SpeedRole, Superiority
 from k3bundle.subject import ArmName, ArmSpec
+from k3bundle.traffic import ClosedLoop, Traffic
 
 __all__ = [
+    "DEFAULT_DEPLOYMENT",
     "BootSlot",
     "CellPlan",
+    "Deployment",
     "FeatureCell",
     "FeatureName",
     "Gates",
     "GreedyCell",
     "Plan",
+    "ServiceObjective",
     "ServingCell",
     "SkippedCell",
     "TierName",
@@ -31,25 +37,72 @@ FeatureName = Literal["structured_output", "sampling", "streaming", "chat"]
 """Serving features that a feature cell can exercise."""
 
 
+class Deployment(Record):
+    """How both arms are started alike. Cells of another deployment need boots of their own."""
+
+    name: CellId
+    """Name, unique in the plan, for example `tp8-k7`."""
+    engine_arguments: tuple[str, ...] = ()
+    """Arguments that this deployment adds for both arms, before those of the arm."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Environment variables that this deployment adds for both arms."""
+    gpu_count: Count = 0
+    """Accelerators that one boot uses; tokens/s/GPU divides by it. 0: none."""
+    draft_tokens: Count = 0
+    """Speculative tokens per request and step; 0: no speculation."""
+
+
+DEFAULT_DEPLOYMENT: Final = "default"
+"""Name of the only deployment of a plan that does not name any."""
+
+
+class ServiceObjective(Record):
+    """What a request must keep to count as good. Goodput counts only such requests."""
+
+    ttft_ms: Milliseconds | None
+    """Longest time to first token; None: any."""
+    tpot_ms: Milliseconds | None
+    """Longest time per output token; None: any."""
+
+
 class ServingCell(Record):
-    """Timed streams at a fixed concurrency."""
+    """Timed streams."""
 
     kind: Literal["serving"] = "serving"
     """Tag."""
     cell_id: CellId
     """Name, unique in the plan."""
+    deployment: CellId = DEFAULT_DEPLOYMENT
+    """Deployment in whose boots it runs."""
     endpoint: Literal["completions", "chat"]
     """Which OpenAI endpoint is streamed."""
+    traffic: Traffic = ClosedLoop()
+    """How requests arrive."""
     concurrency: int = Field(ge=1, le=65536)
-    """Requests in flight, closed loop."""
+    """Requests in flight in a closed loop; the most that may be in flight otherwise."""
     prompt_tokens: int = Field(ge=1)
-    """Exact length of each prompt in tokens (completions), or a target for chat."""
+    """Exact length of each prompt in tokens (completions), or a target for chat and for prompts
+    from a file; a trace says its own."""
+    shared_prefix_tokens: Count = 0
+    """Leading tokens that all prompts of the cell share. The prefix cache may serve them."""
+    prompt_file_sha256: Sha256 | None = None
+    """Digest of the file that the prompts come from; None: made from the nonce."""
     output_tokens: int = Field(ge=1)
-    """Exact number of tokens asked for; end-of-sequence is ignored."""
+    """Exact number of tokens asked for; end-of-sequence is ignored. A trace says its own."""
     warmup_requests: Count
-    """Requests sent first and not measured."""
+    """Requests of one round of warm-up, which are sent first and not measured."""
+    warmup_rounds: int = Field(default=1, ge=1, le=64)
+    """Most rounds of warm-up. No more are sent once the last three took equally long; with fewer
+    than four it cannot be told whether they did."""
     request_count: int = Field(ge=1)
     """Measured requests."""
+    speed: SpeedRole = Superiority()
+    """What the cell has to show about speed, where the plan claims speed."""
+    expects_fallback: bool = False
+    """True where the subject declares that its path steps aside: the baseline's path must then
+    serve the candidate's decode steps."""
+    objective: ServiceObjective | None = None
+    """What goodput counts; None: goodput is not computed."""
 
 
 class GreedyCell(Record):
@@ -59,6 +112,8 @@ class GreedyCell(Record):
     """Tag."""
     cell_id: CellId
     """Name, unique in the plan."""
+    deployment: CellId = DEFAULT_DEPLOYMENT
+    """Deployment in whose boots it runs."""
     concurrency: int = Field(ge=1, le=65536)
     """Requests in flight."""
     prompt_tokens: tuple[int, ...] = Field(min_length=1)
@@ -74,6 +129,8 @@ class FeatureCell(Record):
     """Tag."""
     cell_id: CellId
     """Name, unique in the plan."""
+    deployment: CellId = DEFAULT_DEPLOYMENT
+    """Deployment in whose boots it runs."""
     feature: FeatureName
     """Which feature."""
     request_count: int = Field(ge=1)
@@ -91,6 +148,11 @@ class SkippedCell(Record):
     """Tag."""
     cell_id: CellId
     """Name, unique in the plan."""
+    of_kind: Literal["serving", "greedy", "feature"] = "serving"
+    """What it would have been. A plan that claims speed does not claim it while it skips a serving
+    cell for the sake of the machine."""
+    cause: Literal["unsupported", "machine"] = "machine"
+    """`unsupported`: the subject does not claim to serve it. `machine`: this node cannot run it."""
     reason: ShortText
     """Why it is skipped, in one sentence."""
 
@@ -102,37 +164,23 @@ CellPlan = Annotated[
 
 
 class BootSlot(Record):
-    """One planned start of the engine. Slots are run in order."""
+    """One planned start of the engine. Slots are run in order.
+
+    Two neighbouring slots make a pair. Two pairs that follow each other make a block in which
+    the arms stand A-B-B-A or B-A-A-B, so that a steady drift cancels.
+    """
 
     slot: Count
     """Position in boot order, from 0."""
     arm: ArmName
     """Which arm is started."""
     pair: Count
-    """Which pair it belongs to; a pair is one baseline and one candidate boot."""
-
-
-class Gates(Record):
-    """Thresholds. They are part of the plan, so they cannot change after a result is seen."""
-
-    minimum_decode_coverage: Fraction
-    """Least share of decode steps that the arm's expected path must serve in every cell."""
-    logprob_tolerance_nats: Nats
-    """Largest allowed difference of a chosen token's log-probability between arms."""
-    tie_margin_nats: Nats
-    """Baseline gap between the best two tokens at or under which a differing token is a tie."""
-    minimum_decided_share: Fraction
-    """Least share of compared positions whose baseline gap exceeds the tie margin."""
-    maximum_error_rate: Fraction
-    """Largest share of failed requests in a serving cell that still counts."""
-    maximum_prefix_hit_rate: Fraction
-    """Largest share of prompt tokens served from the prefix cache in a serving cell."""
-    claims_speed: bool
-    """Whether this tier may claim that the candidate is faster. Never true for `smoke`."""
-    minimum_speed_ratio: float = Field(gt=0)
-    """Ratio candidate/baseline throughput that the lower bound must exceed for PASS."""
-    confidence: float = Field(gt=0.5, lt=1)
-    """One-sided confidence of the bounds, for example 0.95."""
+    """Which pair it belongs to; both of its boots are of one deployment and one role."""
+    role: Literal["compare", "null"] = "compare"
+    """`compare`: one baseline and one candidate boot. `null`: an A-A pair of two baseline boots
+    that runs the serving cells only; it shows the noise and is in no ratio of the arms."""
+    deployment: CellId = DEFAULT_DEPLOYMENT
+    """Deployment that is started; the boot runs the cells of that deployment."""
 
 
 class Plan(Record):
@@ -150,8 +198,13 @@ class Plan(Record):
     """The arms; the baseline first."""
     allowed_config_differences: tuple[str, ...]
     """Keys of the effective engine configuration in which the arms may differ."""
+    deployments: tuple[Deployment, ...] = Field(
+        default=(Deployment(name=DEFAULT_DEPLOYMENT),), min_length=1
+    )
+    """How both arms are started alike; each cell and each boot belongs to one."""
     cells: tuple[CellPlan, ...] = Field(min_length=1)
-    """All cells; each one that is not skipped runs in every boot."""
+    """All cells; each one that is not skipped runs in every boot of its deployment, in null pairs
+    only if it is a serving cell."""
     boots: tuple[BootSlot, ...] = Field(min_length=1)
     """Boots in order, for example A-B-B-A."""
     gates: Gates

@@ -8,11 +8,13 @@ import jsonschema
 
 from k3bundle import layout
 from k3bundle.answer_schema import schema_problems
+from k3bundle.block_rules import block_problems
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import plan_sha256
 from k3bundle.finding import Finding, FindingCode
 from k3bundle.manifest import Manifest
 from k3bundle.plan import FeatureCell, Plan
+from k3bundle.serving_rules import serving_problems
 
 __all__ = ["identity_findings", "plan_findings"]
 
@@ -93,18 +95,9 @@ def plan_findings(plan: Plan) -> Iterator[Finding]:
     for boot in plan.boots:
         if boot.arm not in names:
             yield _plan(f"$.boots[{boot.slot}]", f"Expected a planned arm, found {boot.arm}.")
-    if plan.pairing == "paired":
-        yield from _pair_findings(plan)
+    yield from (_plan(path, why) for path, why in block_problems(plan))
+    yield from (_plan(path, why) for path, why in serving_problems(plan))
     yield from _schema_findings(plan)
-
-
-def _pair_findings(plan: Plan) -> Iterator[Finding]:
-    for pair in sorted({boot.pair for boot in plan.boots}):
-        arms = sorted(boot.arm for boot in plan.boots if boot.pair == pair)
-        if arms != ["baseline", "candidate"]:
-            yield _plan(
-                "$.boots", f"Expected one boot of each arm in pair {pair}, found {', '.join(arms)}."
-            )
 
 
 def _schema_findings(plan: Plan) -> Iterator[Finding]:

@@ -9,10 +9,16 @@ from k3bundle import layout
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import sha256_hex
 from k3bundle.finding import Finding, FindingCode
-from k3bundle.journal import Journal, RunnableCell
+from k3bundle.journal import Journal
 from k3bundle.plan import FeatureCell, GreedyCell, ServingCell
 from k3bundle.request import Completed, RequestRecord
 from k3bundle.run import CellFinished
+from k3bundle.schedule import (
+    RunnableCell,
+    exact_prompt_tokens,
+    prompt_count,
+    requested_tokens,
+)
 
 __all__ = ["completeness_findings", "request_findings"]
 
@@ -85,11 +91,12 @@ def _asked_problems(request: RequestRecord, cell: RunnableCell) -> Iterator[str]
     measured = request.variant == "measured"
     if measured == isinstance(cell, FeatureCell):
         yield f"Expected a variant of a {cell.kind} cell, found {request.variant}."
-    if request.index >= _request_count(cell):
-        yield f"Expected an index below {_request_count(cell)}, found {request.index}."
+    if request.index >= prompt_count(cell):
+        yield f"Expected an index below {prompt_count(cell)}, found {request.index}."
         return
-    if request.requested_tokens != cell.output_tokens:
-        yield f"Expected {cell.output_tokens} requested tokens, found {request.requested_tokens}."
+    due = requested_tokens(cell, request.index)
+    if request.requested_tokens != due:
+        yield f"Expected {due} requested tokens, found {request.requested_tokens}."
     if isinstance(cell, FeatureCell):
         return
     if request.temperature != 0 and isinstance(cell, GreedyCell):
@@ -98,7 +105,7 @@ def _asked_problems(request: RequestRecord, cell: RunnableCell) -> Iterator[str]
         yield "Expected a request for an exact length, found one that may end early."
     if isinstance(cell, ServingCell) and request.endpoint != cell.endpoint:
         yield f"Expected endpoint {cell.endpoint}, found {request.endpoint}."
-    planned = _planned_prompt_tokens(cell, request.index)
+    planned = exact_prompt_tokens(cell, request.index)
     outcome = request.outcome
     if planned and isinstance(outcome, Completed) and outcome.prompt_tokens != planned:
         yield f"Expected a prompt of {planned} tokens, found {outcome.prompt_tokens}."
@@ -116,9 +123,9 @@ def completeness_findings(records: RunRecords, journal: Journal) -> Iterator[Fin
             continue
         where = f"{layout.CELLS} line {number}"
         requests = groups[event.boot_id, event.cell_id]
-        missing = set(range(_request_count(cell))) - {request.index for request in requests}
+        missing = set(range(prompt_count(cell))) - {request.index for request in requests}
         if missing:
-            why = f"Expected {_request_count(cell)} prompts of a finished cell, found prompt "
+            why = f"Expected {prompt_count(cell)} prompts of a finished cell, found prompt "
             yield _bad(where, f"{why}{min(missing)} without a record.")
         elif requests:
             yield from (_bad(where, why) for why in _wall_problems(event, requests))
@@ -130,16 +137,6 @@ def _wall_problems(event: CellFinished, requests: list[RequestRecord]) -> Iterat
     longest = math.ceil(span * (1 + _WALL_SLACK_SHARE)) + _WALL_SLACK_NS
     if not span - _CLOCK_SLACK_NS <= event.wall_ns <= longest:
         yield f"Expected a wall time near the {span} ns of its requests, found {event.wall_ns} ns."
-
-
-def _request_count(cell: RunnableCell) -> int:
-    return len(cell.prompt_tokens) if isinstance(cell, GreedyCell) else cell.request_count
-
-
-def _planned_prompt_tokens(cell: ServingCell | GreedyCell, index: int) -> int | None:
-    if isinstance(cell, GreedyCell):
-        return cell.prompt_tokens[index]
-    return cell.prompt_tokens if cell.endpoint == "completions" else None
 
 
 def _bad(where: str, why: str) -> Finding:

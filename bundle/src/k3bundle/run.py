@@ -59,6 +59,9 @@ class AttemptRecord(Record):
     """True for every attempt after the first."""
     torn_lines_dropped: Count
     """Half-written journal lines found and dropped at the start of this attempt."""
+    subject_sha256: Sha256 | None = None
+    """Digest of the canonical JSON of the subject's facts as this attempt read them: engine, image,
+    model and change. None: not read again, and then no claim of speed rests on a resumed run."""
 
 
 class BootStarted(Record):

@@ -34,7 +34,9 @@ __all__ = [
     "GreedyEvidence",
     "HeadlineNumber",
     "InvalidCause",
+    "NullComparison",
     "RatioInterval",
+    "Regression",
     "ServingEvidence",
     "Verdict",
 ]
@@ -80,6 +82,20 @@ class BootMeasurement(Record):
     """Completed requests whose tokens all came in one event, so that TPOT is undefined."""
     output_tokens_per_s: TokensPerSecond | None
     """Completion tokens of completed requests / wall time of the cell."""
+    role: Literal["compare", "null"] = "compare"
+    """Role of the boot; a boot of a null pair is in no ratio of the arms."""
+    achieved_concurrency: float | None = Field(default=None, ge=0)
+    """Mean requests in flight between filling up and the last one sent; None without requests."""
+    client_lag_p99_ms: Milliseconds | None = None
+    """99th percentile of the load client's delay; None when it says nothing about itself."""
+    client_cpu_share: float | None = Field(default=None, ge=0)
+    """Share of one core that its busiest process used."""
+    telemetry_gap_ms: Milliseconds | None = None
+    """Longest time without a telemetry sample while requests ran; None without telemetry."""
+    throttled_share: Fraction | None = None
+    """Share of telemetry samples in which an accelerator throttled."""
+    telemetry_missing: ShortText | None = None
+    """Why nothing is known of the accelerators; None when it is."""
 
 
 class RatioInterval(Record):
@@ -97,9 +113,29 @@ class RatioInterval(Record):
     """One-sided upper bound; None with fewer than two pairs."""
     confidence: float
     """One-sided confidence of each bound."""
+    degrees_of_freedom: Count | None = None
+    """Degrees of freedom of the spread; None with fewer than two pairs."""
+    drift_per_boot: float | None = None
+    """Relative drift for one boot, where the plan estimates it; it is taken out of the ratio."""
+    slower_p_value: Fraction | None = None
+    """Probability of a ratio this low where the arms are equal; None with fewer than two pairs."""
     minimum_detectable_effect: float | None
     """Smallest true relative gain that this many pairs with this spread would find with power
     0.8; None with fewer than two pairs."""
+
+
+class NullComparison(Record):
+    """Output throughput of the A-A pairs of a cell: the second boot / the first."""
+
+    pairs: Count
+    """Number of null pairs."""
+    farthest_ratio: float = Field(gt=0)
+    """The ratio that is farthest from 1."""
+    lower: float = Field(gt=0)
+    """Lower end of the interval in which all null pairs of a run lie, with the plan's confidence,
+    by the spread between its pairs of arms."""
+    upper: float = Field(gt=0)
+    """Upper end of that interval."""
 
 
 class ServingEvidence(Record):
@@ -113,6 +149,8 @@ class ServingEvidence(Record):
     """Ratios over pairs; empty for a single-arm run."""
     prefix_hit_rate: Fraction | None
     """Largest share over boots of prompt tokens found in the prefix cache; None: not reported."""
+    null: NullComparison | None = None
+    """The null pairs; None without any, or with fewer than two pairs of arms to compare with."""
 
 
 class GreedyEvidence(Record):
@@ -205,7 +243,16 @@ InvalidCause = Literal[
     "synthetic_acceptance",
     "undecided",
     "no_coverage",
+    "unexpected_path",
     "wrong_length",
+    "no_client_reading",
+    "client_bound",
+    "concurrency_not_reached",
+    "no_telemetry",
+    "telemetry_gap",
+    "throttled",
+    "memory_error",
+    "noisy_null_pair",
 ]
 """Stable names of the causes for which a cell cannot be judged."""
 
@@ -217,7 +264,10 @@ class CellInvalid(_CellBase):
     """Tag."""
     cause: InvalidCause
     """Stable name of the cause. `measures_stock`: the candidate arm was served by stock.
-    `missing_requests`: planned requests have no record, several, or another prompt."""
+    `missing_requests`: planned requests have no record, several, or another prompt.
+    `unexpected_path`: the candidate served steps that the plan says it leaves to stock.
+    `client_bound`: the load client could not keep up. `noisy_null_pair`: the baseline differs from
+    itself by more than the spread between pairs explains."""
     coverage: tuple[CellCoverage, ...]
     """Path coverage in each boot that finished the cell."""
     evidence: Evidence | None
@@ -267,6 +317,17 @@ class HeadlineNumber(Record):
     """Cell it comes from; None when it is over the whole run."""
 
 
+class Regression(Record):
+    """A serving cell in which the candidate is slower than the baseline."""
+
+    cell_id: CellId
+    """The cell."""
+    ratio: float = Field(gt=0)
+    """Candidate / baseline output throughput."""
+    adjusted_p_value: Fraction
+    """p-value after Holm's adjustment for the number of serving cells."""
+
+
 class Verdict(Record):
     """The verdict of a run."""
 
@@ -280,6 +341,9 @@ class Verdict(Record):
     """Every planned cell, in plan order."""
     headline: tuple[HeadlineNumber, ...]
     """Numbers shown first."""
+    regressions: tuple[Regression, ...] = ()
+    """Serving cells that got slower, the surest first; the probability that any of them did not is
+    at most 1 - confidence of the plan."""
     resumed: bool
     """True when the run was interrupted and resumed."""
     limits: tuple[ShortText, ...]

@@ -76,12 +76,7 @@ def verify(files: Mapping[str, bytes], policy: Policy) -> Report:
     findings += _secret_findings(files)
     records = _records(files, findings)
     stored = parse_file(files, layout.VERDICT, _VERDICT, findings)
-    derived = None
-    if records is not None:
-        inconsistent = consistency_findings(records, manifest)
-        findings += inconsistent
-        if not inconsistent:
-            derived = derive(records)
+    derived = None if records is None else _derived(records, manifest, findings)
     if derived is not None and stored is not None:
         findings += _verdict_findings(derived, stored)
     attestation = _attestation(files, policy, findings)
@@ -128,6 +123,26 @@ def consistency_findings(records: RunRecords, manifest: Manifest | None) -> list
         for where, group in groups
         for finding in at_most(group, code="records-inconsistent", where=where)
     ]
+
+
+def _derived(
+    records: RunRecords, manifest: Manifest | None, findings: list[Finding]
+) -> Verdict | None:
+    """The verdict; None with a new finding where the records do not give one."""
+    try:
+        inconsistent = consistency_findings(records, manifest)
+        findings += inconsistent
+        return None if inconsistent else derive(records)
+    except Exception as error:
+        # Whoever verifies bundles of strangers must refuse what nobody thought of, and go on.
+        why = f"Expected records that give a verdict, found that judging ends in {_named(error)}."
+        hint = "Report this bundle: the verifier should say what is wrong with it."
+        findings.append(Finding("records-inconsistent", layout.VERDICT, why, hint))
+        return None
+
+
+def _named(error: Exception) -> str:
+    return ascii(f"{type(error).__name__}: {error}")[1:-1][:200]
 
 
 def _records(files: Mapping[str, bytes], findings: list[Finding]) -> RunRecords | None:

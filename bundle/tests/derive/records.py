@@ -25,6 +25,7 @@ from k3bundle.run import (
     CellFinished,
     RunIdentity,
 )
+from k3bundle.schedule import cells_in
 from k3bundle.scrub import ScrubReport
 from k3bundle.subject import ArmName, ArmSpec
 
@@ -276,8 +277,11 @@ def counters_of(
 def a_run(plan: Plan | None = None) -> RunRecords:
     """Records of a complete, healthy run of a plan."""
     planned = a_plan() if plan is None else plan
-    cells = [cell for cell in planned.cells if cell.kind != "skipped"]
-    ran = [(cell, slot, f"boot-{slot.slot}.0") for slot in planned.boots for cell in cells]
+    ran = [
+        (cell, slot, f"boot-{slot.slot}.0")
+        for slot in planned.boots
+        for cell in cells_in(planned, slot)
+    ]
     return RunRecords(
         plan=planned,
         run=RunIdentity(

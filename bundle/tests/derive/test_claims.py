@@ -208,7 +208,7 @@ def test_speed_is_claimed_where_the_tier_claims_it() -> None:
     verdict = derive(records)
     assert verdict.status == "PASS"
     assert statuses(verdict)["faster"] == "PASS"
-    assert verdict.claims[3].sentence == "The candidate is faster in 1 of 1 serving cells."
+    assert verdict.claims[3].sentence == "The candidate is faster in 1 of 1 supported cells."
 
 
 def test_one_slow_cell_breaks_the_claim() -> None:

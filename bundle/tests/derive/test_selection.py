@@ -8,6 +8,8 @@ import pytest
 from k3bundle.derive import derive
 from k3bundle.derive.plan_shape import pairs, plan_problem
 from k3bundle.derive.selection import select
+from k3bundle.journal import index_journal
+from k3bundle.journal_rules import cell_findings
 from k3bundle.plan import BootSlot, Plan
 from k3bundle.run import AttemptRecord, CellAborted
 from k3bundle.verdict import CellInvalid
@@ -31,7 +33,7 @@ from .records import (
 )
 
 
-def test_the_last_finished_boot_of_a_slot_counts() -> None:
+def test_a_finished_cell_cannot_be_measured_again_until_it_pleases() -> None:
     records = change_requests(a_run(), fail, cell="greedy", slots=[2])
     assert derive(records).status == "FAIL"
     slot = records.plan.boots[2]
@@ -55,13 +57,31 @@ def test_the_last_finished_boot_of_a_slot_counts() -> None:
     assert [boot.boot_id for boot in selection.boots("greedy")] == [
         "boot-0.0",
         "boot-1.0",
+        "boot-2.0",
+        "boot-3.0",
+    ]
+    verdict = derive(resumed)
+    assert (verdict.status, verdict.resumed) == ("FAIL", True)
+    assert derive(a_run()).resumed is False
+    found = [finding.why for finding in cell_findings(resumed, index_journal(resumed))]
+    assert "Expected greedy to finish once in a slot." in found
+
+
+def test_a_cell_counts_in_the_attempt_that_finished_it() -> None:
+    slot = a_plan().boots[2]
+    records = without_cells(a_run(), lambda e: e.slot == 2 and e.cell_id == "greedy")
+    resumed = replace(
+        records,
+        boots=(*records.boots, *boot_events(slot, attempt=1)),
+        cells=(*records.cells, finished(2, "greedy", attempt=1)),
+    )
+    assert [boot.boot_id for boot in select(resumed).boots("greedy")] == [
+        "boot-0.0",
+        "boot-1.0",
         "boot-2.1",
         "boot-3.0",
     ]
-    assert selection.boot_ids(2) == ("boot-2.0", "boot-2.1")
-    verdict = derive(resumed)
-    assert (verdict.status, verdict.resumed) == ("PASS", True)
-    assert derive(a_run()).resumed is False
+    assert select(resumed).boot_ids(2) == ("boot-2.0", "boot-2.1")
 
 
 def test_requests_of_a_boot_that_did_not_finish_do_not_count() -> None:
@@ -104,7 +124,7 @@ def test_a_boot_cannot_stand_in_for_another_slot_or_arm() -> None:
 def test_boots_and_cells_out_of_the_plan_do_not_count() -> None:
     records = a_run()
     extra = (finished(9, "greedy"), finished(0, "another"), finished(0, "greedy", attempt=3))
-    selection = select(replace(records, cells=(*extra, *records.cells)))
+    selection = select(replace(records, cells=(*records.cells, *extra)))
     assert set(selection.cells) == {cell.cell_id for cell in CELLS}
     assert selection.boots("greedy")[0].boot_id == "boot-0.0"
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from k3bundle.derive.path_coverage import CoverageReading, coverage_problem
-from k3bundle.derive.plan_shape import Pair
+from k3bundle.derive.plan_shape import NullPair, Pair
 from k3bundle.derive.problem import Problem
 from k3bundle.derive.requests_check import requests_problem
 from k3bundle.derive.selection import CellBoot
 from k3bundle.derive.sentences import clip, counted, listed, quote
-from k3bundle.plan import FeatureCell, GreedyCell, Plan, ServingCell
+from k3bundle.plan import Plan
+from k3bundle.schedule import RunnableCell
 from k3bundle.subject import ArmName
 from k3bundle.verdict import (
     CellCoverage,
@@ -39,7 +40,11 @@ class CellContext:
     abort_reason: str | None
     """Why it was aborted in the first of those slots, when that was said."""
     pairs: tuple[Pair, ...]
-    """Complete pairs of the plan."""
+    """Complete pairs of arms of the cell's deployment."""
+    null_pairs: tuple[NullPair, ...]
+    """Complete A-A pairs of the cell's deployment."""
+    null_comparisons: int
+    """How many times the run looks at a null pair, over all cells."""
     readings: tuple[CoverageReading, ...]
     """Coverage in each of the boots."""
     synthetic: str | None
@@ -51,8 +56,10 @@ class CellContext:
         return self.plan.pairing == "paired"
 
     def of_arm(self, name: ArmName) -> tuple[CellBoot, ...]:
-        """The boots of one arm, by slot."""
-        return tuple(boot for boot in self.boots if boot.slot.arm == name)
+        """The boots of one arm that are compared with the other's, by slot."""
+        return tuple(
+            boot for boot in self.boots if boot.slot.arm == name and boot.slot.role == "compare"
+        )
 
     def paired_boots(self) -> tuple[tuple[CellBoot, CellBoot], ...]:
         """(baseline, candidate) of every pair whose boots both finished the cell."""
@@ -76,7 +83,7 @@ class CellContext:
             f"The cell did not finish in {boots} of {planned} (boot {slots}).{why}",
         )
 
-    def missing(self, cell: ServingCell | GreedyCell | FeatureCell) -> Problem | None:
+    def missing(self, cell: RunnableCell) -> Problem | None:
         """Say which boots or requests are not there."""
         return self.missing_boots() or requests_problem(cell, self.boots)
 

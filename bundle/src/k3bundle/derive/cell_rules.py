@@ -12,11 +12,12 @@ from k3bundle.derive.cell_context import CellContext
 from k3bundle.derive.feature_rule import judge_feature
 from k3bundle.derive.greedy_rule import judge_greedy
 from k3bundle.derive.path_coverage import read_coverage
-from k3bundle.derive.plan_shape import pairs
+from k3bundle.derive.plan_shape import null_pairs, pairs
 from k3bundle.derive.selection import Selection
 from k3bundle.derive.serving_rule import judge_serving
 from k3bundle.derive.synthetic import synthetic_acceptance
-from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, ServingCell
+from k3bundle.plan import CellPlan, GreedyCell, Plan, ServingCell, SkippedCell
+from k3bundle.schedule import RunnableCell
 from k3bundle.verdict import CellResult, CellSkipped
 
 __all__ = ["judge_cells"]
@@ -25,9 +26,12 @@ __all__ = ["judge_cells"]
 def judge_cells(records: RunRecords, selection: Selection) -> tuple[CellResult, ...]:
     """Judge every planned cell, in plan order."""
     complete_pairs = pairs(records.plan)
+    null = null_pairs(records.plan)
+    comparisons = _null_comparisons(records.plan)
     synthetic = synthetic_acceptance(records)
 
-    def context(cell_id: str) -> CellContext:
+    def context(cell: RunnableCell) -> CellContext:
+        cell_id = cell.cell_id
         boots = selection.boots(cell_id)
         missing = selection.missing_slots(cell_id)
         return CellContext(
@@ -36,19 +40,28 @@ def judge_cells(records: RunRecords, selection: Selection) -> tuple[CellResult, 
             boots=boots,
             missing_slots=missing,
             abort_reason=(selection.abort_reasons.get((missing[0], cell_id)) if missing else None),
-            pairs=complete_pairs,
-            readings=tuple(read_coverage(boot, records.plan) for boot in boots),
+            pairs=tuple(p for p in complete_pairs if p.baseline.deployment == cell.deployment),
+            null_pairs=tuple(p for p in null if p.first.deployment == cell.deployment),
+            null_comparisons=comparisons,
+            readings=tuple(read_coverage(boot, records.plan, cell) for boot in boots),
             synthetic=synthetic,
         )
 
     return tuple(_judge(cell, context) for cell in records.plan.cells)
 
 
-def _judge(cell: CellPlan, context: Callable[[str], CellContext]) -> CellResult:
+def _null_comparisons(plan: Plan) -> int:
+    """How many times a run looks at a null pair: once in each serving cell of its deployment."""
+    null = null_pairs(plan)
+    serving = [cell for cell in plan.cells if isinstance(cell, ServingCell)]
+    return sum(pair.first.deployment == cell.deployment for pair in null for cell in serving)
+
+
+def _judge(cell: CellPlan, context: Callable[[RunnableCell], CellContext]) -> CellResult:
+    if isinstance(cell, SkippedCell):
+        return CellSkipped(cell_id=cell.cell_id, reason=cell.reason)
     if isinstance(cell, ServingCell):
-        return judge_serving(context(cell.cell_id), cell)
+        return judge_serving(context(cell), cell)
     if isinstance(cell, GreedyCell):
-        return judge_greedy(context(cell.cell_id), cell)
-    if isinstance(cell, FeatureCell):
-        return judge_feature(context(cell.cell_id), cell)
-    return CellSkipped(cell_id=cell.cell_id, reason=cell.reason)
+        return judge_greedy(context(cell), cell)
+    return judge_feature(context(cell), cell)

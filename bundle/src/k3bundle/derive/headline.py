@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from k3bundle.derive.faster_claim import speed_cells
 from k3bundle.derive.selection import Selection
+from k3bundle.derive.speed_rule import throughput
+from k3bundle.plan import Plan, ServingCell
 from k3bundle.verdict import (
     CellCoverage,
     CellResult,
@@ -10,30 +13,65 @@ from k3bundle.verdict import (
     FeatureEvidence,
     GreedyEvidence,
     HeadlineNumber,
+    ServingEvidence,
 )
 
 __all__ = ["headline_numbers"]
 
 
 def headline_numbers(
-    cells: Sequence[CellResult], selection: Selection
+    plan: Plan, cells: Sequence[CellResult], selection: Selection
 ) -> tuple[HeadlineNumber, ...]:
     """The headline numbers, in a fixed order.
 
     Args:
+        plan: The plan that was run.
         cells: The result of every planned cell, in plan order.
         selection: The records that count.
     """
     return (
-        *_coverage(cells),
+        *_speed(plan, cells),
+        *_coverage(plan, cells),
         *_greedy(cells),
         *_features(cells),
         _requests(selection),
     )
 
 
-def _coverage(cells: Sequence[CellResult]) -> Iterator[HeadlineNumber]:
-    entries = [(cell, record) for cell in cells for record in _candidate_coverage(cell)]
+def _speed(plan: Plan, cells: Sequence[CellResult]) -> Iterator[HeadlineNumber]:
+    if not plan.gates.claims_speed:
+        return
+    found = speed_cells(plan, cells)
+    if found.supported:
+        yield HeadlineNumber(
+            name="faster_cells",
+            value=float(found.faster),
+            label=f"Cells in which the candidate is faster: {found.count()}",
+            cell_id=None,
+        )
+    effects: list[tuple[float, str]] = []
+    for cell in found.judged:
+        if isinstance(cell, CellSkipped) or not isinstance(cell.evidence, ServingEvidence):
+            continue
+        interval = throughput(cell.evidence)
+        if interval is not None and interval.minimum_detectable_effect is not None:
+            effects.append((interval.minimum_detectable_effect, cell.cell_id))
+    if effects:
+        largest, cell_id = max(effects)
+        label = "Smallest gain that every cell would find with power 0.8, as a share"
+        yield HeadlineNumber(
+            name="minimum_detectable_gain_share", value=largest, label=label, cell_id=cell_id
+        )
+
+
+def _coverage(plan: Plan, cells: Sequence[CellResult]) -> Iterator[HeadlineNumber]:
+    aside = {c.cell_id for c in plan.cells if isinstance(c, ServingCell) and c.expects_fallback}
+    entries = [
+        (cell, record)
+        for cell in cells
+        if cell.cell_id not in aside
+        for record in _candidate_coverage(cell)
+    ]
     shares = [(record.share, cell.cell_id) for cell, record in entries if record.share is not None]
     # A least share over the boots that happen to report one would hide those that do not.
     if shares and len(shares) == len(entries):

@@ -1,126 +1,124 @@
 """Ratios over pairs of boots, with one-sided t bounds and the smallest effect they would find.
 
-A pair of boots is the unit of replication; requests inside a boot are correlated. With n pairs,
-d_i = log(candidate_i / baseline_i), mean m and standard deviation s:
-
-    ratio = exp(m)        bounds = exp(m -+ t(confidence, n - 1) * s / sqrt(n))
-
-The minimum detectable effect is the true gain at which the lower bound exceeds 1 with power 0.8,
-from the noncentral t distribution.
+A pair of boots is the unit of replication; requests inside a boot are correlated. The estimate is
+that of `paired_t`; bounds = exp(estimate -+ t(confidence, degrees) * standard error). The minimum
+detectable effect is the true gain at which the lower bound exceeds 1 with power 0.8, from the
+noncentral t distribution.
 """
 
 import math
-import statistics
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from scipy import special
+import numpy as np
 
+from k3bundle.derive.noncentral_t import t_probability
+from k3bundle.derive.paired_t import PairedEstimate, bounds, detectable_log, estimate
 from k3bundle.verdict import RatioInterval
 
-__all__ = ["POWER", "Metric", "noncentral_t_power", "ratio_interval"]
+__all__ = ["Metric", "PairValue", "pair_estimate", "ratio_interval", "rounded", "safe_exp"]
 
 Metric = Literal["output_tokens_per_s", "ttft_ms_p50", "tpot_ms_p50"]
 
-POWER: Final = 0.8
-"""Power at which the minimum detectable effect is stated."""
-
 _LARGEST_LOG: Final = 700.0
 """exp of more overflows a double. Only absurd records come near."""
-_MOST_DEGREES: Final = 200
-"""Beyond, the t distribution moves the effect by less than a part in a thousand."""
-_STEPS: Final = 800
-_TAIL: Final = 9.0
-"""Standard deviations after which the normal density is below 1e-17."""
+_LEAST_PAIRS: Final = 2
+
+
+@dataclass(frozen=True)
+class PairValue:
+    """One number in both boots of a pair."""
+
+    baseline: float
+    candidate: float
+    order: int = 1
+    """How many boots after the baseline the candidate came; negative when it came first."""
 
 
 def ratio_interval(
-    metric: Metric, value_pairs: Sequence[tuple[float, float]], *, confidence: float
+    metric: Metric,
+    values: Sequence[PairValue],
+    *,
+    confidence: float,
+    drift_adjusted: bool = False,
 ) -> RatioInterval | None:
     """Candidate / baseline over pairs of boots.
 
     Args:
         metric: Which number is compared.
-        value_pairs: (baseline, candidate) of each pair; a pair with a value of 0 is left out.
+        values: The number in each pair; a pair with a value of 0 is left out.
         confidence: One-sided confidence of each bound, above 0.5 and below 1.
+        drift_adjusted: Whether a linear drift over boots is estimated with the ratio.
 
     Returns:
         The interval; None when no pair has two positive values. Numbers are rounded to ten
         significant digits, so that they are the same on every machine.
     """
-    logs = [math.log(c) - math.log(b) for b, c in value_pairs if b > 0 and c > 0]
+    logs = _logs(values)
     if not logs:
         return None
-    count = len(logs)
-    mean = math.fsum(logs) / count
-    if count == 1:
+    found = pair_estimate(values, drift_adjusted=drift_adjusted)
+    if found is None:
         return RatioInterval(
             metric=metric,
             pairs=1,
-            ratio=_exp(mean),
+            ratio=safe_exp(logs[0]),
             confidence=confidence,
             minimum_detectable_effect=None,
         )
-    spread = statistics.stdev(logs, xbar=mean)
-    error = spread / math.sqrt(count)
-    half_width = _t_quantile(count - 1, confidence) * error if error > 0 else 0.0
-    effect = _noncentrality(min(count - 1, _MOST_DEGREES), confidence) * error
+    lower, upper = bounds(found, confidence)
+    effect = min(float(detectable_log(found, confidence)), _LARGEST_LOG)
     return RatioInterval(
         metric=metric,
-        pairs=count,
-        ratio=_exp(mean),
-        lower=_exp(mean - half_width),
-        upper=_exp(mean + half_width),
+        pairs=len(logs),
+        ratio=safe_exp(float(found.mean)),
+        lower=safe_exp(float(lower)),
+        upper=safe_exp(float(upper)),
         confidence=confidence,
-        minimum_detectable_effect=_rounded(math.expm1(min(effect, _LARGEST_LOG))),
+        degrees_of_freedom=found.degrees,
+        drift_per_boot=None if found.drift is None else _relative(float(found.drift)),
+        slower_p_value=_slower(found),
+        minimum_detectable_effect=rounded(math.expm1(effect)),
     )
 
 
-def noncentral_t_power(degrees: int, critical: float, noncentrality: float) -> float:
-    """Probability that a noncentral t variable exceeds a positive critical value.
-
-    With Z standard normal and V chi-squared, t = (Z + noncentrality) / sqrt(V / degrees), so the
-    probability is the integral of the normal density at z times
-    P(V < degrees * ((z + noncentrality) / critical)^2), by Simpson's rule where z exceeds
-    -noncentrality. The work is bounded for every input, which a library root finder's is not.
-    """
-    low = max(-noncentrality, -_TAIL)
-    step = (_TAIL - low) / _STEPS
-
-    def term(i: int) -> float:
-        z = low + i * step
-        weight = 1 if i in (0, _STEPS) else 4 if i % 2 else 2
-        below = special.chdtr(degrees, degrees * ((z + noncentrality) / critical) ** 2)
-        return weight * math.exp(-z * z / 2) * float(below)
-
-    return math.fsum(term(i) for i in range(_STEPS + 1)) * step / 3 / math.sqrt(2 * math.pi)
+def pair_estimate(
+    values: Sequence[PairValue], *, drift_adjusted: bool = False
+) -> PairedEstimate | None:
+    """The estimate behind the interval; None with fewer than two usable pairs."""
+    logs = _logs(values)
+    if len(logs) < _LEAST_PAIRS:
+        return None
+    orders = [value.order for value in values if value.baseline > 0 and value.candidate > 0]
+    return estimate(np.array(logs), orders if drift_adjusted else None)
 
 
-@lru_cache(maxsize=256)
-def _noncentrality(degrees: int, confidence: float) -> float:
-    """Noncentrality at which the one-sided t test has the stated power, by bisection."""
-    critical = _t_quantile(degrees, confidence)
-    low, high = 0.0, critical * 2 + _TAIL
-    while noncentral_t_power(degrees, critical, high) < POWER:
-        low, high = high, high * 2
-    while high - low > high * 1e-12:
-        middle = (low + high) / 2
-        if noncentral_t_power(degrees, critical, middle) < POWER:
-            low = middle
-        else:
-            high = middle
-    return high
+def _logs(values: Sequence[PairValue]) -> list[float]:
+    return [
+        math.log(value.candidate) - math.log(value.baseline)
+        for value in values
+        if value.baseline > 0 and value.candidate > 0
+    ]
 
 
-def _t_quantile(degrees: int, confidence: float) -> float:
-    # A confidence a hair above one half has a quantile that rounds to 0.
-    return max(float(special.stdtrit(degrees, confidence)), 1e-12)
+def _slower(found: PairedEstimate) -> float:
+    """Probability of an estimate this low where the arms are equally fast."""
+    mean, error = float(found.mean), float(found.error)
+    if error == 0:
+        return 0.0 if mean < 0 else 1.0
+    return rounded(t_probability(found.degrees, mean / error))
 
 
-def _exp(exponent: float) -> float:
-    return _rounded(math.exp(max(-_LARGEST_LOG, min(_LARGEST_LOG, exponent))))
+def _relative(log: float) -> float:
+    return rounded(math.expm1(max(-_LARGEST_LOG, min(_LARGEST_LOG, log))))
 
 
-def _rounded(value: float) -> float:
+def safe_exp(exponent: float) -> float:
+    """exp, within what a record can hold, rounded."""
+    return rounded(math.exp(max(-_LARGEST_LOG, min(_LARGEST_LOG, exponent))))
+
+
+def rounded(value: float) -> float:
+    """Ten significant digits."""
     return float(f"{value:.10g}")

@@ -15,12 +15,13 @@ from k3bundle.derive.plan_shape import arm
 from k3bundle.derive.problem import Problem
 from k3bundle.derive.selection import CellBoot
 from k3bundle.derive.sentences import percent, quote
-from k3bundle.plan import Plan
+from k3bundle.plan import BootSlot, Plan, ServingCell
 from k3bundle.record import MAX_SAFE_INTEGER
+from k3bundle.schedule import RunnableCell
 from k3bundle.subject import ArmSpec
 from k3bundle.verdict import CellCoverage
 
-__all__ = ["CoverageReading", "coverage_problem", "read_coverage"]
+__all__ = ["CoverageReading", "coverage_problem", "expected_spec", "read_coverage"]
 
 _DECODE_KINDS: Final = frozenset({"decode", "verify"})
 
@@ -36,10 +37,22 @@ class CoverageReading:
     configured_backend: str | None
     contradiction: str | None
     """Why the counts cannot be right; None when they can."""
+    steps_aside: bool = False
+    """Whether the plan says that the candidate's path leaves this cell to the baseline's."""
 
 
-def read_coverage(boot: CellBoot, plan: Plan) -> CoverageReading:
+def expected_spec(slot: BootSlot, plan: Plan, *, steps_aside: bool) -> ArmSpec | None:
+    """The arm whose path must serve a cell in a boot.
+
+    It is the arm of the boot, but for a candidate whose path steps aside by plan: the baseline's.
+    """
+    return arm(plan, "baseline" if steps_aside else slot.arm)
+
+
+def read_coverage(boot: CellBoot, plan: Plan, cell: RunnableCell) -> CoverageReading:
     """Read the coverage of one cell in one boot; never raises, whatever the counts."""
+    planned = isinstance(cell, ServingCell) and cell.expects_fallback
+    steps_aside = planned and boot.slot.arm == "candidate"
     before, after = boot.coverage.before, boot.coverage.after
     nothing = CoverageReading(
         record=CellCoverage(
@@ -53,6 +66,7 @@ def read_coverage(boot: CellBoot, plan: Plan) -> CoverageReading:
         ),
         configured_backend=after.configured_backend if after else None,
         contradiction=None,
+        steps_aside=steps_aside,
     )
     if before is None or after is None or "unavailable" in (before.source, after.source):
         return nothing
@@ -64,7 +78,8 @@ def read_coverage(boot: CellBoot, plan: Plan) -> CoverageReading:
         return replace(nothing, contradiction="a step counter went backwards during the cell")
     if sum(steps.values()) > MAX_SAFE_INTEGER:
         return replace(nothing, contradiction="the step counts are beyond 2^53")
-    return replace(nothing, record=_counted(nothing.record, after, steps, arm(plan, boot.slot.arm)))
+    spec = expected_spec(boot.slot, plan, steps_aside=steps_aside)
+    return replace(nothing, record=_counted(nothing.record, after, steps, spec))
 
 
 def _counted(
@@ -128,16 +143,26 @@ def _problem(reading: CoverageReading, plan: Plan) -> Problem | None:
     other_backend = spec is not None and backend is not None and backend != spec.decode_backend
     if record.share >= plan.gates.minimum_decode_coverage and not other_backend:
         return None
+    return _short_of(reading, plan)
+
+
+def _short_of(reading: CoverageReading, plan: Plan) -> Problem:
+    """The expected path served too few steps, or the engine was started with another one."""
+    record, backend = reading.record, reading.configured_backend
     said = (
         "the engine does not say with which backend it was started"
         if backend is None
         else f"the engine says it was started with backend {quote(backend)}"
     )
-    found = (
-        f"the {record.arm}'s decode path served {record.expected_path_steps} of "
-        f"{record.decode_steps} decode steps in boot {record.slot}; {said}"
-    )
     required = f"at least {percent(plan.gates.minimum_decode_coverage)} was required"
+    served = f"served {record.expected_path_steps} of {record.decode_steps} decode steps"
+    if reading.steps_aside:
+        return Problem(
+            "unexpected_path",
+            "The plan leaves this cell to the baseline's path, which "
+            f"{served} of the candidate in boot {record.slot}; {said}; {required}.",
+        )
+    found = f"the {record.arm}'s decode path {served} in boot {record.slot}; {said}"
     detail = f"{found}; {required}{_main_fallback(record)}."
     if record.arm == "candidate":
         return Problem("measures_stock", f"measures stock: {detail}")

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 from k3bundle.derive.sentences import quote
 from k3bundle.plan import BootSlot, Plan
+from k3bundle.schedule import RunnableCell, runs_in
 from k3bundle.subject import ArmName, ArmSpec
 
-__all__ = ["Pair", "arm", "pairs", "plan_problem", "slots"]
+__all__ = ["NullPair", "Pair", "arm", "null_pairs", "pairs", "plan_problem", "slots", "slots_of"]
+
+_TWO = 2
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,20 @@ class Pair:
     baseline: BootSlot
     candidate: BootSlot
 
+    @property
+    def order(self) -> int:
+        """How many boots after the baseline the candidate came; negative when it came first."""
+        return self.candidate.slot - self.baseline.slot
+
+
+@dataclass(frozen=True)
+class NullPair:
+    """Two baseline slots that were run close in time."""
+
+    number: int
+    first: BootSlot
+    second: BootSlot
+
 
 def slots(plan: Plan) -> tuple[BootSlot, ...]:
     """The slots in order; of several entries for one slot, the first."""
@@ -32,17 +49,39 @@ def slots(plan: Plan) -> tuple[BootSlot, ...]:
     return tuple(by_number[number] for number in sorted(by_number))
 
 
+def slots_of(plan: Plan, cell: RunnableCell) -> tuple[BootSlot, ...]:
+    """The slots in which a cell is to run, in order."""
+    return tuple(slot for slot in slots(plan) if runs_in(cell, slot))
+
+
 def pairs(plan: Plan) -> tuple[Pair, ...]:
-    """The complete pairs, by number."""
+    """The complete pairs of one baseline and one candidate boot, by number."""
+    found: list[Pair] = []
+    for number, members in _members(plan):
+        by_arm = {boot.arm: boot for boot in members}
+        if members[0].role == "compare" and len(by_arm) == _TWO:
+            found.append(Pair(number, by_arm["baseline"], by_arm["candidate"]))
+    return tuple(found)
+
+
+def null_pairs(plan: Plan) -> tuple[NullPair, ...]:
+    """The complete A-A pairs, by number."""
+    return tuple(
+        NullPair(number, *members)
+        for number, members in _members(plan)
+        if members[0].role == "null" and all(boot.arm == "baseline" for boot in members)
+    )
+
+
+def _members(plan: Plan) -> Iterable[tuple[int, tuple[BootSlot, BootSlot]]]:
+    """Two slots of one number, role and deployment, by number."""
     members: dict[int, list[BootSlot]] = {}
     for boot in slots(plan):
         members.setdefault(boot.pair, []).append(boot)
-    found: list[Pair] = []
     for number in sorted(members):
-        by_arm = {boot.arm: boot for boot in members[number]}
-        if len(members[number]) == 2 and len(by_arm) == 2:  # noqa: PLR2004
-            found.append(Pair(number, by_arm["baseline"], by_arm["candidate"]))
-    return tuple(found)
+        boots = members[number]
+        if len(boots) == _TWO and len({(boot.role, boot.deployment) for boot in boots}) == 1:
+            yield number, (boots[0], boots[1])
 
 
 def arm(plan: Plan, name: ArmName) -> ArmSpec | None:
@@ -72,10 +111,11 @@ def plan_problem(plan: Plan) -> str | None:
 
 
 def _pairing_problem(plan: Plan) -> str | None:
-    complete = {pair.number for pair in pairs(plan)}
+    complete = {pair.number for pair in pairs(plan)} | {pair.number for pair in null_pairs(plan)}
     for boot in plan.boots:
         if boot.pair not in complete:
-            return f"Pair {boot.pair} of the plan is not one baseline and one candidate boot."
+            kind = "two baseline boots" if boot.role == "null" else "one baseline and one candidate"
+            return f"Pair {boot.pair} of the plan is not {kind} of one deployment."
     baseline, candidate = arm(plan, "baseline"), arm(plan, "candidate")
     if baseline and candidate and baseline.expected_path == candidate.expected_path:
         path = quote(baseline.expected_path)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from k3bundle.derive.selection import CellBoot
+from k3bundle.plan import ServingCell
 from k3bundle.request import Completed, RequestRecord
+from k3bundle.traffic import TraceReplay
 
-__all__ = ["HITS", "QUERIES", "PrefixCacheReading", "read_prefix_cache"]
+__all__ = ["HITS", "QUERIES", "PrefixCacheReading", "read_prefix_cache", "shared_share"]
 
 HITS: Final = "vllm:prefix_cache_hits_total"
 QUERIES: Final = "vllm:prefix_cache_queries_total"
@@ -53,6 +55,16 @@ def read_prefix_cache(boot: CellBoot, measured: Sequence[RequestRecord]) -> Pref
             return PrefixCacheReading(None, "the prefix cache counts more hits than queries")
         rates.append(hits / queries if queries > 0 else 0.0)
     return PrefixCacheReading(max(rates, default=None), None)
+
+
+def shared_share(cell: ServingCell) -> float:
+    """Largest share of the prompt tokens that the cell's prompts share by plan."""
+    if not isinstance(cell.traffic, TraceReplay):
+        return min(1.0, cell.shared_prefix_tokens / cell.prompt_tokens)
+    block = cell.traffic.prefix_block_tokens
+    entries = cell.traffic.entries
+    shared = sum(min(e.prompt_tokens, len(e.prefix_ids) * block) for e in entries)
+    return shared / sum(entry.prompt_tokens for entry in entries)
 
 
 def _from_requests(measured: Sequence[RequestRecord]) -> float | None:

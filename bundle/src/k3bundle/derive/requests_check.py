@@ -12,6 +12,7 @@ from k3bundle.derive.selection import CellBoot
 from k3bundle.derive.sentences import listed
 from k3bundle.plan import FeatureCell, GreedyCell, ServingCell
 from k3bundle.request import RequestRecord
+from k3bundle.schedule import RunnableCell, prompt_count, requested_tokens
 
 __all__ = ["length_problem", "measured_requests", "requests_problem"]
 
@@ -23,9 +24,7 @@ def measured_requests(boot: CellBoot) -> tuple[RequestRecord, ...]:
     return tuple(request for request in boot.requests if request.variant == "measured")
 
 
-def requests_problem(
-    cell: ServingCell | GreedyCell | FeatureCell, boots: Sequence[CellBoot]
-) -> Problem | None:
+def requests_problem(cell: RunnableCell, boots: Sequence[CellBoot]) -> Problem | None:
     """Say which planned requests are missing, doubled or differ between boots.
 
     Args:
@@ -36,7 +35,7 @@ def requests_problem(
         The first problem; None when every boot holds the planned requests.
     """
     variants = VARIANTS[cell.feature] if isinstance(cell, FeatureCell) else _MEASURED
-    planned = len(cell.prompt_tokens) if isinstance(cell, GreedyCell) else cell.request_count
+    planned = prompt_count(cell)
     prompts: dict[int, str] = {}
     for boot in boots:
         where = f"in boot {boot.slot.slot}"
@@ -69,7 +68,6 @@ def length_problem(
         cell: The planned cell.
         boots: Boots with their measured requests.
     """
-    due = cell.output_tokens
     for boot, measured in boots:
         offenders: list[str] = []
         for request in measured:
@@ -77,14 +75,14 @@ def length_problem(
             if outcome.status == "failed":
                 continue
             exact = request.exact_length and outcome.completion_tokens != request.requested_tokens
-            if exact or request.requested_tokens != due:
+            if exact or request.requested_tokens != requested_tokens(cell, request.index):
                 tokens = f"{outcome.completion_tokens} of {request.requested_tokens} asked for"
                 offenders.append(f"prompt {request.index} has {tokens}")
         if offenders:
             return Problem(
                 "wrong_length",
                 f"{len(offenders)} of {len(measured)} requests in boot {boot.slot.slot} "
-                f"({boot.slot.arm}) do not have the planned {due} tokens: {listed(offenders)}.",
+                f"({boot.slot.arm}) do not have the planned tokens: {listed(offenders)}.",
             )
     return None
 

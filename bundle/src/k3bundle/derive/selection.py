@@ -1,8 +1,9 @@
 """Which records count.
 
-A cell counts in a boot slot through the last `CellFinished` of that slot; its requests, coverage
-and counters are those of the boot named there. Records of other boots, for example one that was
-killed half-way, stay in the bundle and are not read here.
+A cell counts in a boot slot through the first `CellFinished` of that slot: what is finished is not
+measured again until it pleases. Its requests, coverage and counters are those of the boot named
+there. Records of other boots, for example one that was killed half-way, stay in the bundle and are
+not read here.
 """
 
 from collections import defaultdict
@@ -12,10 +13,11 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from k3bundle.bundle import RunRecords
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
-from k3bundle.derive.plan_shape import slots
-from k3bundle.plan import BootSlot
+from k3bundle.derive.plan_shape import slots, slots_of
+from k3bundle.plan import BootSlot, SkippedCell
 from k3bundle.request import RequestRecord
 from k3bundle.run import CellFinished
+from k3bundle.telemetry import TelemetrySample
 
 __all__ = ["Bracket", "CellBoot", "Selection", "select"]
 
@@ -57,6 +59,12 @@ class CellBoot:
     """Sorted by prompt and variant, whatever the order of the lines."""
     coverage: Bracket[CoverageSnapshot]
     counters: Bracket[EngineCounters]
+    finished: CellFinished
+    """The line that says that the cell finished, with what the load client saw of itself."""
+    samples: tuple[TelemetrySample, ...]
+    """Telemetry during the cell, by time."""
+    telemetry_missing: str | None
+    """Why the runner had no telemetry, when it said so."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,8 @@ class Selection:
 
     slots: tuple[BootSlot, ...]
     """Slots of the plan, in order."""
+    due: Mapping[str, tuple[BootSlot, ...]]
+    """Cell -> slots in which the plan runs it; none for a skipped cell."""
     cells: Mapping[str, tuple[CellBoot, ...]]
     """Cell -> boots that finished it, by slot."""
     abort_reasons: Mapping[tuple[int, str], str]
@@ -77,7 +87,7 @@ class Selection:
     def missing_slots(self, cell_id: str) -> tuple[int, ...]:
         """The slots in which a cell did not finish."""
         there = {boot.slot.slot for boot in self.boots(cell_id)}
-        return tuple(slot.slot for slot in self.slots if slot.slot not in there)
+        return tuple(slot.slot for slot in self.due.get(cell_id, ()) if slot.slot not in there)
 
     def boot_ids(self, slot: int) -> tuple[str, ...]:
         """The boots of a slot that count for any cell, sorted."""
@@ -88,15 +98,22 @@ class Selection:
 def select(records: RunRecords) -> Selection:
     """Pick the records that count for every planned cell and slot."""
     planned = {slot.slot: slot for slot in slots(records.plan)}
-    last = _last_finished(records, planned)
+    due = {
+        cell.cell_id: slots_of(records.plan, cell)
+        for cell in records.plan.cells
+        if not isinstance(cell, SkippedCell)
+    }
+    first = _first_finished(records, due)
     requests: dict[_Key, list[RequestRecord]] = defaultdict(list)
     for request in records.requests:
         requests[request.boot_id, request.cell_id].append(request)
     coverage = _brackets(records.coverage)
     counters = _brackets(records.counters)
+    samples, missing = _telemetry(records)
     cells: dict[str, list[CellBoot]] = defaultdict(list)
-    for number, cell_id in sorted(last):
-        boot_id = last[number, cell_id].boot_id
+    for number, cell_id in sorted(first):
+        event = first[number, cell_id]
+        boot_id = event.boot_id
         key = (boot_id, cell_id)
         boot = CellBoot(
             slot=planned[number],
@@ -104,10 +121,14 @@ def select(records: RunRecords) -> Selection:
             requests=tuple(sorted(requests.get(key, ()), key=_request_order)),
             coverage=coverage.get(key, _NO_COVERAGE),
             counters=counters.get(key, _NO_COUNTERS),
+            finished=event,
+            samples=tuple(sorted(samples.get(key, ()), key=lambda sample: sample.at_ns)),
+            telemetry_missing=missing.get(key),
         )
         cells[cell_id].append(boot)
     return Selection(
         slots=tuple(planned.values()),
+        due=due,
         cells={cell_id: tuple(boots) for cell_id, boots in cells.items()},
         abort_reasons={
             (e.slot, e.cell_id): e.reason for e in records.cells if e.event == "aborted"
@@ -115,24 +136,36 @@ def select(records: RunRecords) -> Selection:
     )
 
 
-def _last_finished(
-    records: RunRecords, planned: Mapping[int, BootSlot]
+def _first_finished(
+    records: RunRecords, due: Mapping[str, tuple[BootSlot, ...]]
 ) -> dict[tuple[int, str], CellFinished]:
     arms = {event.boot_id: event.arm for event in records.boots if event.event == "started"}
-    skipped = {cell.cell_id for cell in records.plan.cells if cell.kind == "skipped"}
-    cell_ids = {cell.cell_id for cell in records.plan.cells} - skipped
-    last: dict[tuple[int, str], CellFinished] = {}
+    planned = {(slot.slot, cell_id): slot for cell_id, due_in in due.items() for slot in due_in}
+    first: dict[tuple[int, str], CellFinished] = {}
     for event in records.cells:
-        if event.event != "finished" or event.cell_id not in cell_ids:
+        if event.event != "finished":
             continue
-        slot = planned.get(event.slot)
+        slot = planned.get((event.slot, event.cell_id))
         # A boot that names another slot or was started as the other arm must not stand in here:
         # one boot could then be compared with itself.
         if slot is None or _slot_of(event.boot_id) != event.slot:
             continue
-        if arms.get(event.boot_id, slot.arm) == slot.arm:
-            last[event.slot, event.cell_id] = event
-    return last
+        if arms.get(event.boot_id) == slot.arm:
+            first.setdefault((event.slot, event.cell_id), event)
+    return first
+
+
+def _telemetry(
+    records: RunRecords,
+) -> tuple[dict[_Key, list[TelemetrySample]], dict[_Key, str]]:
+    samples: dict[_Key, list[TelemetrySample]] = defaultdict(list)
+    missing: dict[_Key, str] = {}
+    for line in records.telemetry:
+        if line.kind == "sample":
+            samples[line.boot_id, line.cell_id].append(line)
+        elif line.kind == "unavailable":
+            missing[line.boot_id, line.cell_id] = line.reason
+    return samples, missing
 
 
 def _slot_of(boot_id: str) -> int:

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from k3bundle.derive.cell_context import CellContext
-from k3bundle.derive.interval import Metric, ratio_interval
+from k3bundle.derive.interval import Metric, PairValue, ratio_interval
 from k3bundle.derive.metrics.throughput import output_tokens_per_s
 from k3bundle.derive.metrics.tpot import tpot_ms
 from k3bundle.derive.metrics.ttft import ttft_ms
-from k3bundle.derive.prefix_cache import PrefixCacheReading, read_prefix_cache
+from k3bundle.derive.null_pairs import compare_null
+from k3bundle.derive.prefix_cache import PrefixCacheReading, read_prefix_cache, shared_share
 from k3bundle.derive.problem import Problem
 from k3bundle.derive.requests_check import length_problem, measured_requests
 from k3bundle.derive.selection import CellBoot
-from k3bundle.derive.sentences import milliseconds, percent, ratio
+from k3bundle.derive.sentences import milliseconds, percent
+from k3bundle.derive.speed_rule import interval_words, judge_speed, throughput
 from k3bundle.plan import Gates, ServingCell
 from k3bundle.request import RequestRecord
 from k3bundle.verdict import (
@@ -22,6 +24,7 @@ from k3bundle.verdict import (
     CellInconclusive,
     CellInvalid,
     CellPass,
+    NullComparison,
     RatioInterval,
     ServingEvidence,
 )
@@ -42,22 +45,21 @@ def judge_serving(
     boots = tuple(measure(b, m) for b, m in zip(context.boots, measured, strict=True))
     prefix = [read_prefix_cache(b, m) for b, m in zip(context.boots, measured, strict=True)]
     rates = [reading.hit_rate for reading in prefix if reading.hit_rate is not None]
+    intervals, null = _compared(context, boots)
     evidence = ServingEvidence(
-        boots=boots,
-        intervals=_intervals(context, boots),
-        prefix_hit_rate=max(rates, default=None),
+        boots=boots, intervals=intervals, prefix_hit_rate=max(rates, default=None), null=null
     )
     problem = (
         context.missing(cell)
         or _failed_requests(boots, context.plan.gates)
         or length_problem(cell, list(zip(context.boots, measured, strict=True)))
         or context.coverage()
-        or _warm_prefix_cache(context.boots, prefix, context.plan.gates)
+        or _warm_prefix_cache(context, cell, prefix)
     )
     if problem is not None:
         return context.invalid(problem, evidence)
     if context.plan.gates.claims_speed and context.paired:
-        return _judge_speed(context, evidence)
+        return judge_speed(context, cell, evidence)
     return context.passed(_report(context, evidence), evidence)
 
 
@@ -75,6 +77,7 @@ def measure(boot: CellBoot, measured: Sequence[RequestRecord]) -> BootMeasuremen
         slot=boot.slot.slot,
         arm=boot.slot.arm,
         pair=boot.slot.pair,
+        role=boot.slot.role,
         completed=len(completed),
         failed=len(measured) - len(completed),
         ttft_ms_p50=statistics.median(ttft) if ttft else None,
@@ -84,19 +87,37 @@ def measure(boot: CellBoot, measured: Sequence[RequestRecord]) -> BootMeasuremen
     )
 
 
-def _intervals(
+def _compared(
     context: CellContext, boots: tuple[BootMeasurement, ...]
-) -> tuple[RatioInterval, ...]:
-    by_slot = {boot.slot: boot for boot in boots}
-    pairs = [(by_slot[b.slot.slot], by_slot[c.slot.slot]) for b, c in context.paired_boots()]
+) -> tuple[tuple[RatioInterval, ...], NullComparison | None]:
+    """The arms over their pairs, and the null pairs beside them."""
+    gates = context.plan.gates
     found: list[RatioInterval] = []
     for metric in _METRICS:
-        values = [(_value(b, metric), _value(c, metric)) for b, c in pairs]
-        known = [(b, c) for b, c in values if b is not None and c is not None]
-        interval = ratio_interval(metric, known, confidence=context.plan.gates.confidence)
+        interval = ratio_interval(
+            metric,
+            _pair_values(context, boots, metric),
+            confidence=gates.confidence,
+            drift_adjusted=gates.drift_adjusted,
+        )
         if interval is not None:
             found.append(interval)
-    return tuple(found)
+    rates = {boot.slot: boot.output_tokens_per_s for boot in boots}
+    arms = _pair_values(context, boots, "output_tokens_per_s")
+    return tuple(found), compare_null(context, arms, rates)
+
+
+def _pair_values(
+    context: CellContext, boots: Sequence[BootMeasurement], metric: Metric
+) -> list[PairValue]:
+    by_slot = {boot.slot: _value(boot, metric) for boot in boots}
+    values: list[PairValue] = []
+    for pair in context.pairs:
+        baseline = by_slot.get(pair.baseline.slot)
+        candidate = by_slot.get(pair.candidate.slot)
+        if baseline is not None and candidate is not None:
+            values.append(PairValue(baseline, candidate, pair.order))
+    return values
 
 
 def _value(boot: BootMeasurement, metric: Metric) -> float | None:
@@ -118,9 +139,11 @@ def _failed_requests(boots: Sequence[BootMeasurement], gates: Gates) -> Problem 
 
 
 def _warm_prefix_cache(
-    boots: Sequence[CellBoot], prefix: Sequence[PrefixCacheReading], gates: Gates
+    context: CellContext, cell: ServingCell, prefix: Sequence[PrefixCacheReading]
 ) -> Problem | None:
-    for boot, reading in zip(boots, prefix, strict=True):
+    gates = context.plan.gates
+    allowed = min(1.0, gates.maximum_prefix_hit_rate + shared_share(cell))
+    for boot, reading in zip(context.boots, prefix, strict=True):
         where = f"in boot {boot.slot.slot} ({boot.slot.arm})"
         if reading.contradiction is not None:
             reason = f"The prefix cache cannot be judged {where}: {reading.contradiction}."
@@ -129,38 +152,20 @@ def _warm_prefix_cache(
             if gates.claims_speed:
                 reason = f"The server does not report prefix cache hits {where}."
                 return Problem("warm_prefix_cache", reason)
-        elif reading.hit_rate > gates.maximum_prefix_hit_rate:
+        elif reading.hit_rate > allowed:
             return Problem(
                 "warm_prefix_cache",
                 f"The prefix cache served {percent(reading.hit_rate)} of the prompt tokens "
-                f"{where}; at most {percent(gates.maximum_prefix_hit_rate)} may come from it.",
+                f"{where}; at most {percent(allowed)} may come from it.",
             )
     return None
-
-
-def _judge_speed(
-    context: CellContext, evidence: ServingEvidence
-) -> CellPass | CellFail | CellInconclusive:
-    gates = context.plan.gates
-    interval = _throughput(evidence)
-    if interval is None or interval.pairs != len(context.pairs):
-        return context.inconclusive("Throughput is not defined in every pair of boots.", evidence)
-    found = _interval_words(interval)
-    if interval.lower is None or interval.upper is None:
-        return context.inconclusive(f"{found}; one pair gives no bounds.", evidence)
-    threshold = ratio(gates.minimum_speed_ratio)
-    if interval.lower > gates.minimum_speed_ratio:
-        return context.passed(f"{found}; the lower bound exceeds {threshold}.", evidence)
-    if interval.upper < gates.minimum_speed_ratio:
-        return context.failed(f"{found}; the upper bound is below {threshold}.", evidence)
-    return context.inconclusive(f"{found}; the bounds hold {threshold}.", evidence)
 
 
 def _report(context: CellContext, evidence: ServingEvidence) -> str:
     completed = sum(boot.completed for boot in evidence.boots)
     total = completed + sum(boot.failed for boot in evidence.boots)
     done = f"{completed} of {total} requests completed with the planned length"
-    interval = _throughput(evidence)
+    interval = throughput(evidence)
     if not context.paired:
         first = evidence.boots[0]
         return (
@@ -169,22 +174,4 @@ def _report(context: CellContext, evidence: ServingEvidence) -> str:
         )
     if interval is None:
         return f"{done}; throughput is undefined."
-    return f"{done}. {_interval_words(interval)}; reported, not judged by {context.plan.tier}."
-
-
-def _throughput(evidence: ServingEvidence) -> RatioInterval | None:
-    return next((i for i in evidence.intervals if i.metric == "output_tokens_per_s"), None)
-
-
-def _interval_words(interval: RatioInterval) -> str:
-    pairs = f"{interval.pairs} pair{'' if interval.pairs == 1 else 's'}"
-    words = f"Throughput candidate / baseline {ratio(interval.ratio)} over {pairs}"
-    if interval.lower is None or interval.upper is None:
-        return words
-    bounds = f"one-sided {percent(interval.confidence)} bounds"
-    words = f"{words}, {bounds} {ratio(interval.lower)} and {ratio(interval.upper)}"
-    effect = interval.minimum_detectable_effect
-    if effect is None:
-        return words
-    gain = f"{effect * 100:.3g} %" if effect < 1e4 else "over 1000000 %"  # noqa: PLR2004
-    return f"{words}; the smallest gain this would find is {gain}"
+    return f"{done}. {interval_words(interval)}; reported, not judged by {context.plan.tier}."

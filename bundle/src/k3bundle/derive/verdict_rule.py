@@ -11,8 +11,10 @@ from typing import Final, Literal
 from k3bundle.bundle import RunRecords
 from k3bundle.derive.cell_rules import judge_cells
 from k3bundle.derive.claims import judge_claims
+from k3bundle.derive.faster_claim import speed_cells
 from k3bundle.derive.headline import headline_numbers
 from k3bundle.derive.isolation import Isolation, judge_isolation
+from k3bundle.derive.regressions import find_regressions
 from k3bundle.derive.selection import select
 from k3bundle.derive.sentences import clip, counted, percent
 from k3bundle.plan import Plan
@@ -48,8 +50,8 @@ def derive(records: RunRecords) -> Verdict:
     selection = select(records)
     cells = judge_cells(records, selection)
     isolation = judge_isolation(records, selection)
-    claims = judge_claims(records.plan, isolation, cells)
-    headline = headline_numbers(cells, selection)
+    claims = judge_claims(records, isolation, cells)
+    headline = headline_numbers(records.plan, cells, selection)
     found = list(_findings(records.plan, isolation, cells, claims))
     status: _Status = "PASS"
     words = _pass_words(records.plan, cells, headline)
@@ -64,6 +66,7 @@ def derive(records: RunRecords) -> Verdict:
         claims=claims,
         cells=cells,
         headline=headline,
+        regressions=find_regressions(records.plan, cells),
         resumed=len(records.attempts) > 1 or any(a.resumed for a in records.attempts),
         limits=records.plan.limits,
     )
@@ -117,7 +120,7 @@ def _pass_words(plan: Plan, cells: Sequence[CellResult], headline: Sequence[Head
                 f", the candidate path served {at_least}{percent(number.value)} of decode steps"
             )
     words += (
-        "; the candidate is faster in every serving cell."
+        f"; the candidate is faster in {speed_cells(plan, cells).count()}."
         if plan.gates.claims_speed
         else f"; speed is not judged by {plan.tier}."
     )

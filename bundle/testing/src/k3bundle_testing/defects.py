@@ -6,6 +6,7 @@ from k3bundle.archive import archive_bytes
 from k3bundle_testing.archive_defects import ARCHIVE_DEFECTS
 from k3bundle_testing.defect import Defect
 from k3bundle_testing.json_defects import JSON_DEFECTS
+from k3bundle_testing.plan_defects import PLAN_DEFECTS
 from k3bundle_testing.record_defects import RECORD_DEFECTS
 from k3bundle_testing.seal_defects import SEAL_DEFECTS
 
@@ -16,6 +17,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     *JSON_DEFECTS,
     *SEAL_DEFECTS,
     *RECORD_DEFECTS,
+    *PLAN_DEFECTS,
 )
 
 

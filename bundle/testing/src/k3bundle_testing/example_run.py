@@ -8,7 +8,7 @@ from k3bundle import layout
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import canonical_json, plan_sha256, sha256_hex
 from k3bundle.coverage import CoverageSnapshot, EngineCounters, StepCount
-from k3bundle.plan import BootSlot, CellPlan, Plan, SkippedCell, TierName
+from k3bundle.plan import BootSlot, CellPlan, Plan, TierName
 from k3bundle.record import Record
 from k3bundle.request import Completed, RequestRecord
 from k3bundle.run import (
@@ -22,6 +22,7 @@ from k3bundle.run import (
     CellFinished,
     RunIdentity,
 )
+from k3bundle.schedule import cells_in
 from k3bundle.subject import ArmName, ChangeUnderTest
 from k3bundle_testing.example_plan import (
     EXAMPLE_CHANGE,
@@ -162,10 +163,6 @@ def _attempt(number: int) -> AttemptRecord:
     )
 
 
-def _served_cells(plan: Plan) -> list[CellPlan]:
-    return [cell for cell in plan.cells if not isinstance(cell, SkippedCell)]
-
-
 def _clock(slot: int, attempt: int, second: int) -> str:
     return f"2026-01-02T03:{30 * attempt + slot:02d}:{second:02d}Z"
 
@@ -186,7 +183,7 @@ def _crash(plan: Plan, slot: BootSlot, *, attempt: int) -> _Served:
     stopped = BootStopped(
         boot_id=started.boot_id, how="crashed", detail="RuntimeError: the engine core died."
     )
-    first = _served_cells(plan)[0]
+    first = cells_in(plan, slot)[0]
     aborted = CellAborted(
         boot_id=started.boot_id,
         slot=slot.slot,
@@ -216,7 +213,7 @@ def _serve(plan: Plan, slot: BootSlot, variation: Variation, *, attempt: int) ->
     requests: list[RequestRecord] = []
     coverage: list[CoverageSnapshot] = []
     counters: list[EngineCounters] = []
-    for number, cell in enumerate(_served_cells(plan)):
+    for number, cell in enumerate(cells_in(plan, slot)):
         records = tuple(requests_of_cell(cell, context))
         requests += records
         cells.append(_finished(cell, started, number, records))

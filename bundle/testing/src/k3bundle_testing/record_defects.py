@@ -5,10 +5,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from k3bundle import layout
-from k3bundle.canonical import plan_sha256
 from k3bundle.coverage import StepCount
 from k3bundle.finding import FindingCode
-from k3bundle.plan import FeatureCell, Plan
 from k3bundle.request import Completed, RequestRecord
 from k3bundle.run import BootStarted, CellFinished
 from k3bundle_testing.defect import Defect, Files, changed, resealed_records
@@ -119,6 +117,31 @@ def _cell_twice() -> Files:
     return resealed_records(replace(good, cells=(*good.cells, good.cells[0])))
 
 
+def _cell_measured_again() -> Files:
+    """A cell that finished is measured again in a later attempt, where it may please more."""
+    good = good_records(resumed=True)
+    last = good.boots[-3]
+    assert isinstance(last, BootStarted)  # noqa: S101
+    early = next(e for e in good.cells if isinstance(e, CellFinished) and e.slot == 0)
+    started = changed(last, boot_id="boot-0.1", slot=0, arm="baseline")
+    ready = changed(good.boots[-2], boot_id="boot-0.1")
+    again = changed(early, boot_id="boot-0.1")
+    requests = tuple(
+        changed(r, boot_id="boot-0.1")
+        for r in good.requests
+        if (r.boot_id, r.cell_id) == (early.boot_id, early.cell_id)
+    )
+    boots = (*good.boots[:-3], started, ready, *good.boots[-3:])
+    return resealed_records(
+        replace(
+            good,
+            boots=boots,
+            cells=(*good.cells, again),
+            requests=(*good.requests, *requests),
+        )
+    )
+
+
 def _coverage(change: Callable[[StepCount], StepCount]) -> Callable[[], Files]:
     def make() -> Files:
         good = good_records()
@@ -150,41 +173,6 @@ def _attempt(**fields: Any) -> Callable[[], Files]:
         return resealed_records(replace(good, attempts=(changed(good.attempts[0], **fields),)))
 
     return make
-
-
-def _plan(change: Callable[[Plan], Plan]) -> Callable[[], Files]:
-    """Change the plan and its digest, so that only the plan itself is wrong."""
-
-    def make() -> Files:
-        good = good_records()
-        plan = change(good.plan)
-        run = changed(good.run, plan_sha256=plan_sha256(plan))
-        return resealed_records(replace(good, plan=plan, run=run))
-
-    return make
-
-
-def _claims_speed(plan: Plan) -> Plan:
-    return changed(plan, gates=changed(plan.gates, claims_speed=True))
-
-
-def _slow_schema(plan: Plan) -> Plan:
-    schema = {"type": "object", "properties": {"answer": {"pattern": "^(a+)+$"}}}
-    cells = tuple(
-        changed(cell, json_schema=schema)
-        if isinstance(cell, FeatureCell) and cell.json_schema
-        else cell
-        for cell in plan.cells
-    )
-    return changed(plan, cells=cells)
-
-
-def _cell_planned_twice(plan: Plan) -> Plan:
-    return changed(plan, cells=(*plan.cells, plan.cells[0]))
-
-
-def _unpaired(plan: Plan) -> Plan:
-    return changed(plan, boots=(changed(plan.boots[0], pair=1), *plan.boots[1:]))
 
 
 def _bad(
@@ -238,6 +226,7 @@ RECORD_DEFECTS: Final = (
     _bad("cell_out_of_plan", layout.CELLS, _cell(cell_id="extra"), "cell-out-of-plan"),
     _bad("cell_slot_of_another_boot", layout.CELLS, _cell(slot=1)),
     _bad("cell_finished_twice", layout.CELLS, _cell_twice),
+    _bad("cell_measured_again_in_its_slot", layout.CELLS, _cell_measured_again),
     _bad("cell_wall_time_too_short", layout.CELLS, _cell(wall_ns=1000)),
     _bad("cell_wall_time_too_long", layout.CELLS, _cell(wall_ns=60_000_000_000)),
     _bad(
@@ -247,9 +236,5 @@ RECORD_DEFECTS: Final = (
     _bad("counters_run_backwards", layout.COUNTERS, _counters_backwards),
     _bad("attempt_resumed_from_nothing", layout.ATTEMPTS, _attempt(resumed=True)),
     _bad("attempt_number_missing", layout.ATTEMPTS, _attempt(attempt=1)),
-    _bad("plan_claims_speed_in_smoke", layout.PLAN, _plan(_claims_speed)),
-    _bad("plan_schema_with_slow_pattern", layout.PLAN, _plan(_slow_schema)),
-    _bad("plan_cell_twice", layout.PLAN, _plan(_cell_planned_twice)),
-    _bad("plan_boot_without_its_pair", layout.PLAN, _plan(_unpaired)),
     _bad("subject_of_another_plan", layout.SUBJECT, _subject_of_another),
 )
