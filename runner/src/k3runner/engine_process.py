@@ -17,11 +17,14 @@ from k3runner import engine_supervisor
 from k3runner.engine_command import EngineCommand
 from k3runner.engine_log import last_log_line
 from k3runner.errors import EngineError, MachineError
+from k3runner.separation.engine_user import OtherUser
 
 __all__ = ["EngineEnd", "EngineProcess", "choose_port", "start_engine"]
 
 _SUPERVISOR_MARGIN_S = 10.0
 _START_S = 20.0
+_OF_SUPERVISOR = ("PATH", "LD_LIBRARY_PATH", "LANG")
+"""What the runner's own Python may need to start."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class EngineProcess:
     def __init__(self, supervisor: "subprocess.Popen[bytes]", pid: int, log: Path) -> None:
         self._supervisor = supervisor
         self._end: EngineEnd | None = None
+        self._aborted = False
         self.pid = pid
         """Process id of the engine."""
         self.log = log
@@ -74,6 +78,21 @@ class EngineProcess:
         if self._end is None and self._supervisor.poll() is not None:
             self._end = self._collect()
         return self._end
+
+    def processes(self) -> list[int]:
+        """Process ids of the engine and everything that it started, the supervisor left out."""
+        session = self._supervisor.pid
+        return [pid for pid in _processes_of_session(session) if pid != session]
+
+    def abort(self) -> None:
+        """Sends SIGABRT to the engine and everything that it started, so that stacks are written.
+
+        Processes that may not be signalled are left; `stop` ends them.
+        """
+        self._aborted = True
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGABRT)
 
     def stop(self, grace_s: float) -> EngineEnd:
         """Ends the engine and everything that it started.
@@ -112,6 +131,8 @@ class EngineProcess:
         if report.get("event") != "ended":
             return EngineEnd("killed", None, "The supervisor of the engine was killed.")
         code = report["code"] if isinstance(report["code"], int) else None
+        if self._aborted:
+            return EngineEnd("killed", code, "The engine hung and was aborted for its stacks.")
         if not report["asked"]:
             why = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
             return EngineEnd(
@@ -138,13 +159,16 @@ class EngineProcess:
         )
 
 
-def start_engine(command: EngineCommand, *, log: Path, folder: Path) -> EngineProcess:
+def start_engine(
+    command: EngineCommand, *, log: Path, folder: Path, user: OtherUser | None = None
+) -> EngineProcess:
     """Starts an engine.
 
     Args:
         command: What to run.
         log: File that output is appended to.
         folder: Working folder of the engine.
+        user: User that it runs as; None: the runner's own.
 
     Raises:
         EngineError: The program could not be started at all.
@@ -152,14 +176,18 @@ def start_engine(command: EngineCommand, *, log: Path, folder: Path) -> EnginePr
     supervisor = subprocess.Popen(
         [
             *(sys.executable, "-I", engine_supervisor.__file__, str(log), str(folder)),
+            "-" if user is None else f"{user.uid}:{user.gid}",
             *command.argv,
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=dict(command.environment),
+        env={name: os.environ[name] for name in _OF_SUPERVISOR if name in os.environ},
         start_new_session=True,
     )
+    with contextlib.suppress(BrokenPipeError):
+        _pipe(supervisor.stdin).write(json.dumps(dict(command.environment)).encode() + b"\n")
+        _pipe(supervisor.stdin).flush()
     stdout = _pipe(supervisor.stdout)
     readable, _, _ = select.select([stdout], [], [], _START_S)
     line = stdout.readline() if readable else b""

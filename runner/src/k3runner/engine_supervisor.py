@@ -2,9 +2,11 @@
 
 Run as a script with the runner's Python in isolated mode; standard library only. Standard input
 is the lifeline: a line `stop SECONDS` ends the engine, and so does the end of the input, which
-happens when the runner dies in whatever way. Arguments: log file, working folder, and the engine's
-command. The engine's environment is the supervisor's own. Standard output gets one JSON line when
-the engine has started and one when nothing of it is left.
+happens when the runner dies in whatever way. The first line is the engine's environment as JSON,
+since the supervisor may be root and nothing that an arm sets may reach its own loader. Arguments:
+log file, working folder, `UID:GID` of the engine or `-` for the supervisor's own, and the engine's
+command. Standard output gets one JSON line when the engine has started and one when nothing of it
+is left.
 """
 
 import ctypes
@@ -19,6 +21,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _ORPHAN_GRACE_S = 3.0
 """Time for a clean stop when the runner is gone."""
 _POLL_S = 0.02
@@ -26,7 +29,9 @@ _POLL_S = 0.02
 
 def main() -> int:
     """Starts the engine and waits for its end or for the runner's."""
-    log, folder, *command = sys.argv[1:]
+    log, folder, user, *command = sys.argv[1:]
+    environment = json.loads(_first_line())
+    uid, gid = (None, None) if user == "-" else map(int, user.split(":"))
     libc = ctypes.CDLL(None, use_errno=True)
     # Grandchildren whose parent dies come to this process instead of init, so none escapes.
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -42,6 +47,9 @@ def main() -> int:
 
     def die_with_supervisor() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if uid is not None:
+            # No program with more rights than the engine's user, such as sudo, works for it.
+            libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
 
@@ -53,7 +61,11 @@ def main() -> int:
             stdout=sink,
             stderr=subprocess.STDOUT,
             cwd=folder,
+            env=environment,
             process_group=0,
+            user=uid,
+            group=gid,
+            extra_groups=None if uid is None else [],
             preexec_fn=die_with_supervisor,  # noqa: PLW1509
         )
     _report({"event": "started", "pid": engine.pid})
@@ -64,6 +76,17 @@ def main() -> int:
     _report({"event": "ended", "code": engine.returncode, "asked": grace_s is not None,
              "killed": killed})  # fmt: skip
     return 0
+
+
+def _first_line() -> bytes:
+    """The first line of standard input, and not a byte more: the rest is the lifeline's."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            sys.exit("The runner was gone before it had said how to start the engine.")
+        line += byte
+    return line
 
 
 def _lifeline(wait_s: float) -> float | None:

@@ -1,0 +1,1 @@
+"""Keeps the engine under test from the referee: another user, a folder of its own, and a guard."""

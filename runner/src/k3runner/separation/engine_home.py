@@ -1,0 +1,74 @@
+"""Folders of an engine that runs as another user: one home for each arm, closed when unused."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from k3bundle.subject import ArmName
+from k3runner.separation.engine_user import OtherUser
+
+__all__ = ["ArmHome", "EngineHomes"]
+
+
+@dataclass(frozen=True)
+class ArmHome:
+    """Where one boot works."""
+
+    folder: Path
+    """Working folder."""
+    environment: Mapping[str, str]
+    """Variables that point there."""
+
+
+class EngineHomes:
+    """Folders for the boots of one run. Use as a context manager.
+
+    Each arm keeps its home over all its boots, so that compiled code is found again. While the
+    other arm runs the home belongs to root, so that no arm can leave something for the other.
+    """
+
+    def __init__(self, user: OtherUser) -> None:
+        """Makes the folder that holds the homes; short, since sockets have short names."""
+        self._user = user
+        self.folder = Path(tempfile.mkdtemp(prefix="k3e-"))
+        """Root's folder; everybody may pass through it and nobody may list it."""
+        self.folder.chmod(0o711)
+
+    def __enter__(self) -> "EngineHomes":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def home(self, arm: ArmName) -> Iterator[ArmHome]:
+        """The home of an arm, open to the engine while the context lasts."""
+        folder = self.folder / arm
+        folder.mkdir(mode=0o700, exist_ok=True)
+        temporary = folder / "tmp"
+        temporary.mkdir(mode=0o700, exist_ok=True)
+        os.chown(temporary, self._user.uid, self._user.gid, follow_symlinks=False)
+        os.chown(folder, self._user.uid, self._user.gid)
+        try:
+            yield ArmHome(
+                folder=folder,
+                environment={
+                    "HOME": str(folder),
+                    "TMPDIR": str(temporary),
+                    "USER": self._user.name,
+                    "LOGNAME": self._user.name,
+                },
+            )
+        finally:
+            os.chown(folder, 0, 0)
+            folder.chmod(0o700)
