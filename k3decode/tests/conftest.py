@@ -1,4 +1,4 @@
-"""Shared set-up: one thread, and engine checks only when they are asked for."""
+"""Shared set-up: one thread, and what takes minutes only when it is asked for."""
 
 import pytest
 import torch
@@ -10,10 +10,9 @@ def _one_thread() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what starts a real server, unless `-m` names it."""
-    if "engine" in config.getoption("-m"):
-        return
-    slow = [item for item in items if item.get_closest_marker("engine")]
+    """Leave out what starts a real server or compiles kernels, unless `-m` names it."""
+    unnamed = [marker for marker in ("engine", "compiled") if marker not in config.getoption("-m")]
+    slow = [item for item in items if any(item.get_closest_marker(m) for m in unnamed)]
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]

@@ -2,23 +2,30 @@
 
 One line per case on stdout, or one JSON object per line with `--json`. The exit code is 1 when a
 case failed or could not be judged. `--adapter OP=MODULE:FUNCTION` judges somebody else's kernel:
-the function takes the op's launch parameters.
+the function takes the op's launch parameters. `--jitter` lets inputs arrive late (see jitter.py),
+`--replay FILE` runs recorded launches instead of the cases (see recording.py), and `--kernels
+FOLDER` runs kernels that were exported, with the compiler replaced by one that raises.
 """
 
 import argparse
 import importlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Literal, cast
 
 import torch
 
-from k3decode.op import Case, Launch, Op
+from k3decode.host.kernel_library import PreparedKernelError, use_library
+from k3decode.op import GROUPS, Case, Launch, Op
+from k3decode.recording import RecordedCall, RecordingError, read_recording
 from k3decode.registry import OPS, op_named
 
-__all__ = ["CaseReport", "check_case", "check_op", "main"]
+__all__ = ["CaseReport", "check_case", "check_op", "main", "replayed_cases"]
 
 SCHEMA = "k3decode.check/1"
 
@@ -57,8 +64,8 @@ def check_case(op: Op, case: Case, launch: Launch, device: torch.device) -> Case
     ) -> CaseReport:
         return CaseReport(op.name, case.name, case.group, outcome, worst, tuple(sentences))
 
-    trial = case.prepare(launch, device)
     try:
+        trial = case.prepare(launch, device)
         trial.run()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -81,30 +88,110 @@ def check_op(
             yield check_case(op, case, launch, device)
 
 
+def replayed_cases(calls: Iterable[RecordedCall]) -> list[tuple[Op, Case]]:
+    """Make a case of each recorded launch.
+
+    Raises:
+        RecordingError: an op has no kernel, or cannot be judged on recorded tensors.
+    """
+    found = []
+    for place, call in enumerate(calls):
+        try:
+            op = op_named(call.op)
+        except ValueError as error:
+            raise RecordingError(f"call {place}, {call.name}: {error}") from None
+        if op.replay is None:
+            raise RecordingError(
+                f"call {place}, {call.name}: expected an op that judges recorded launches, found "
+                f"'{op.name}': leave it out of the recording"
+            )
+        prepare = partial(op.replay, call)
+        found.append((op, Case(name=call.name, group="replay", prepare=prepare)))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m k3decode.check", description=__doc__)
     parser.add_argument("op", nargs="*", help="ops to check; all of them by default")
     parser.add_argument("--json", action="store_true", help="write JSON lines")
-    parser.add_argument("--group", action="append", choices=["smoke", "corner", "production"])
+    parser.add_argument("--group", action="append", choices=GROUPS)
     parser.add_argument("--adapter", action="append", default=[], metavar="OP=MODULE:FUNCTION")
+    parser.add_argument("--until-bad", action="store_true", help="stop at the first bad case")
+    parser.add_argument("--jitter", type=int, metavar="SEED", help="let inputs arrive late")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run recorded launches")
+    parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="run exported kernels")
     options = parser.parse_args(arguments)
+    if options.kernels is not None and options.jitter is not None:
+        parser.error("expected --jitter or --kernels, found both: jitter compiles its producers")
     try:
-        ops = [op_named(name) for name in options.op] or list(OPS)
+        cases = _chosen(options)
         adapters = dict(_adapter(text) for text in options.adapter)
-    except ValueError as error:
+        if options.kernels is not None:
+            use_library(options.kernels)
+    except (ValueError, PreparedKernelError) as error:
         parser.error(str(error))
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    if options.kernels is not None:
+        from k3decode.host.compilation import forbid_compiler  # noqa: PLC0415
+
+        forbid_compiler()
+    device = torch.device("cuda")
+    check = check_case if options.jitter is None else _late_check(device, options.jitter)
+    if check is None:
+        return 1
     reports = []
-    for op in ops:
-        launch = adapters.get(op.name, op.launch)
-        for report in check_op(op, launch, torch.device("cuda"), groups=options.group or ()):
-            print(report.record() if options.json else report.line(), flush=True)
-            reports.append(report)
+    for op, case in cases:
+        report = check(op, case, adapters.get(op.name, op.launch), device)
+        print(report.record() if options.json else report.line(), flush=True)
+        reports.append(report)
+        if options.until_bad and report.outcome != "passed":
+            break
     bad = sum(report.outcome != "passed" for report in reports)
     print(f"{len(reports) - bad} of {len(reports)} cases passed", file=sys.stderr)
     return 1 if bad or not reports else 0
+
+
+_Check = Callable[[Op, Case, Launch, torch.device], CaseReport]
+
+
+def _late_check(device: torch.device, seed: int) -> _Check | None:
+    """A check with late inputs; None where it would not notice a kernel that does not wait."""
+    from k3decode.jitter import Jitter  # noqa: PLC0415
+
+    jitter = Jitter(device, seed)
+    if not jitter.missing_wait_is_noticed():
+        print(
+            "expected a dependent kernel without its wait to read poison, and one with it not to; "
+            "found otherwise: jitter proves nothing on this machine",
+            file=sys.stderr,
+        )
+        return None
+
+    def check(op: Op, case: Case, launch: Launch, device: torch.device) -> CaseReport:
+        # Once in time, so that nothing is compiled while producers pause; what this raises, the
+        # late launch raises again.
+        with suppress(Exception):
+            case.prepare(launch, device).run()
+        return check_case(op, case, jitter.delayed(op, launch), device)
+
+    return check
+
+
+def _chosen(options: argparse.Namespace) -> list[tuple[Op, Case]]:
+    ops = [op_named(name) for name in options.op] or list(OPS)
+    if options.replay is not None:
+        replayed = replayed_cases(read_recording(options.replay))
+        chosen = [(op, case) for op, case in replayed if op in ops]
+        if not chosen:
+            raise RecordingError(
+                f"{options.replay}: expected launches of {', '.join(op.name for op in ops)}, found "
+                "none"
+            )
+        return chosen
+    groups = options.group or GROUPS
+    return [(op, case) for op in ops for case in op.cases if case.group in groups]
 
 
 def _adapter(text: str) -> tuple[str, Launch]:

@@ -1,33 +1,40 @@
 """`python -m k3decode.compile_report [OP ...]`: compile every kernel without a GPU.
 
-For each variant and architecture: registers per thread, shared memory, bytes of stack and the
-local memory instructions that spilling causes. A spill makes the exit code 1. One line of JSON per
-variant with `--json`. Needs nvidia-cutlass-dsl and nvdisasm; knows nothing about speed.
+For each kernel, variant and architecture: registers per thread, shared memory, bytes of stack, the
+local memory instructions that spilling causes, and how many instructions of which family. A spill
+that is not listed with a reason makes the exit code 1. One line of JSON per kernel with `--json`.
+`--typical` compiles the variants of each op that CI compiles. With `--cache FOLDER` what was
+compiled before from the same sources is read instead. Needs nvidia-cutlass-dsl and
+nvidia-cuda-nvdisasm; knows nothing about speed.
 """
 
 import argparse
+import hashlib
 import json
+import multiprocessing
 import os
 import re
-import shutil
-import subprocess
 import sys
-import sysconfig
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from k3decode.host.cubin import kernel_usage
+from k3decode.host.cubin import kernel_usages
 from k3decode.host.inputs import ARCHITECTURES
+from k3decode.host.kernel_library import sources_sha256
+from k3decode.host.sass import disassemble, instruction_mix, local_accesses
 from k3decode.op import Op
 from k3decode.registry import OPS, op_named
+from k3decode.spill_allowance import Place, read_allowed_spills, spill_problems
 
-__all__ = ["VariantReport", "compile_variant_report", "main"]
+__all__ = ["KernelReport", "compile_variant_reports", "main"]
 
-SCHEMA = "k3decode.compile/1"
-# Local loads and stores in SASS; on a kernel without local arrays they are spills.
-_LOCAL_ACCESS = re.compile(r"\b(?:LDL|STL)\b")
+SCHEMA = "k3decode.compile/2"
 _SHARED_TYPE = re.compile(
     r"^(!memref_smem\w*) = !cute\.memref<i8, smem, [^\"]*\"(\d+):1\">", re.MULTILINE
 )
@@ -37,33 +44,43 @@ _KEEP = {"CUTE_DSL_KEEP": "cubin,ir"}
 
 
 @dataclass(frozen=True)
-class VariantReport:
-    """One compiled variant."""
+class KernelReport:
+    """One kernel of one compiled variant."""
 
     op: str
     variant: str
     architecture: str
+    kernel: int
+    """Place among the kernels of the variant."""
     registers: int
     """Per thread."""
     shared_bytes: int
-    """Shared memory that the kernel allocates for a CTA, without what the driver reserves."""
+    """Shared memory that a CTA allocates, without what the driver adds."""
     stack_bytes: int
     local_accesses: int
     """Local memory instructions in SASS."""
     code_bytes: int
+    instructions: dict[str, int]
+    """Family -> instructions in SASS."""
 
     @property
     def spills(self) -> bool:
         """Whether registers are kept in local memory."""
         return self.stack_bytes > 0 or self.local_accesses > 0
 
+    @property
+    def place(self) -> Place:
+        """Where it stands in the list of allowed spills."""
+        return self.op, self.variant, self.architecture
+
     def line(self) -> str:
         """The report as one line of text."""
+        mix = ", ".join(f"{count} {family}" for family, count in self.instructions.items())
         word = "SPILLS " if self.spills else ""
         return (
             f"{self.op:10} {self.variant:18} {self.architecture:8} {self.registers:4} registers "
             f"{self.shared_bytes:6} B shared {self.stack_bytes:4} B stack "
-            f"{self.local_accesses:4} local accesses {self.code_bytes:6} B code {word}".rstrip()
+            f"{self.code_bytes:6} B code {word}({mix})"
         )
 
     def record(self) -> str:
@@ -71,21 +88,29 @@ class VariantReport:
         return json.dumps({"schema": SCHEMA, **asdict(self), "spills": self.spills})
 
 
-def compile_variant_report(op: str, variant: str, architecture: str) -> VariantReport:
+def compile_variant_reports(op: str, variant: str, architecture: str) -> list[KernelReport]:
     """Compile one variant and read its machine code."""
     compiled = op_named(op).variants[variant](architecture)
-    cubin = bytes(compiled.artifacts.CUBIN)
-    usage = kernel_usage(cubin)
-    return VariantReport(
-        op=op,
-        variant=variant,
-        architecture=architecture,
-        registers=usage.registers,
-        shared_bytes=_shared_bytes(str(compiled.artifacts.MLIR)),
-        stack_bytes=usage.stack_bytes,
-        local_accesses=len(_LOCAL_ACCESS.findall(_disassemble(cubin))),
-        code_bytes=usage.code_bytes,
-    )
+    reports: list[KernelReport] = []
+    for part in compiled if isinstance(compiled, tuple) else (compiled,):
+        image = bytes(part.artifacts.CUBIN)
+        code = disassemble(image)
+        shared = _shared_bytes(str(part.artifacts.MLIR))
+        for usage in kernel_usages(image):
+            report = KernelReport(
+                op=op,
+                variant=variant,
+                architecture=architecture,
+                kernel=len(reports),
+                registers=usage.registers,
+                shared_bytes=shared,
+                stack_bytes=usage.stack_bytes,
+                local_accesses=local_accesses(code[usage.name]),
+                code_bytes=usage.code_bytes,
+                instructions=instruction_mix(code[usage.name]),
+            )
+            reports.append(report)
+    return reports
 
 
 def _shared_bytes(program: str) -> int:
@@ -94,52 +119,97 @@ def _shared_bytes(program: str) -> int:
     return sum(sizes[name] for name in _SHARED_ALLOCATION.findall(program))
 
 
-def _disassemble(cubin: bytes) -> str:
-    """SASS of an image, by the nvdisasm on the path or of nvidia-cuda-nvdisasm.
+@dataclass(frozen=True)
+class _Job:
+    place: Place
+    cache: Path | None
 
-    Raises:
-        FileNotFoundError: there is no nvdisasm.
-    """
-    beside = Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13", "bin", "nvdisasm")
-    program = shutil.which("nvdisasm") or (str(beside) if beside.exists() else None)
-    if program is None:
-        raise FileNotFoundError("expected nvdisasm, found none: install nvidia-cuda-nvdisasm")
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        done = subprocess.run([program, "-c", file.name], capture_output=True, check=True)
-    return done.stdout.decode()
+    def file(self) -> Path | None:
+        """Where the reports of this place from these sources are kept."""
+        if self.cache is None:
+            return None
+        text = "\n".join((SCHEMA, *self.place, sources_sha256(), version("nvidia-cutlass-dsl")))
+        return self.cache / f"{hashlib.sha256(text.encode()).hexdigest()[:40]}.json"
+
+
+def _run(job: _Job) -> list[KernelReport]:
+    file = job.file()
+    if file is not None and file.is_file():
+        return [KernelReport(**entry) for entry in json.loads(file.read_text())]
+    reports = compile_variant_reports(*job.place)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps([asdict(report) for report in reports]))
+        partial.replace(file)
+    return reports
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    options = _options(arguments)
+    allowed = read_allowed_spills()
+    started = time.monotonic()
+    jobs = [_Job(place, options.cache) for place in _places(options)]
+    reports = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update({**_KEEP, "CUTE_DSL_DUMP_DIR": folder})
+        for report in _reports(jobs, options.jobs):
+            print(report.record() if options.json else report.line(), flush=True)
+            reports.append(report)
+    problems = spill_problems(
+        {report.place for report in reports if report.spills},
+        {report.place for report in reports},
+        allowed,
+    )
+    print("\n".join(problems), end="\n" if problems else "", file=sys.stderr)
+    print(
+        f"{len(reports)} kernels of {len(jobs)} variants in {time.monotonic() - started:.0f} s",
+        file=sys.stderr,
+    )
+    return 1 if problems or not reports else 0
+
+
+def _options(arguments: Sequence[str] | None) -> Any:
     parser = argparse.ArgumentParser(prog="python -m k3decode.compile_report", description=__doc__)
     parser.add_argument("op", nargs="*", help="ops to compile; all of them by default")
     parser.add_argument("--architecture", action="append", choices=list(ARCHITECTURES.values()))
     parser.add_argument("--json", action="store_true", help="write JSON lines")
+    parser.add_argument("--typical", action="store_true", help="what CI compiles")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="keep reports there")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that compile")
     options = parser.parse_args(arguments)
     try:
-        ops = [op_named(name) for name in options.op] or list(OPS)
+        options.ops = [op_named(name) for name in options.op] or list(OPS)
     except ValueError as error:
         parser.error(str(error))
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.update({**_KEEP, "CUTE_DSL_DUMP_DIR": folder})
-        spilling = _report(ops, options)
-    if spilling:
-        print(f"{spilling} variants spill registers", file=sys.stderr)
-    return 1 if spilling else 0
+    return options
 
 
-def _report(ops: Sequence[Op], options: argparse.Namespace) -> int:
-    """Print a report per variant; returns how many spill."""
-    spilling = 0
-    for op in ops:
-        for variant in op.variants:
-            for architecture in options.architecture or ARCHITECTURES.values():
-                report = compile_variant_report(op.name, variant, architecture)
-                print(report.record() if options.json else report.line(), flush=True)
-                spilling += report.spills
-    return spilling
+def _places(options: Any) -> list[Place]:
+    """What to compile, an architecture after the other for each variant."""
+    return [
+        (op.name, variant, architecture)
+        for op in options.ops
+        for variant in (_typical(op) if options.typical else op.variants)
+        for architecture in options.architecture or ARCHITECTURES.values()
+    ]
+
+
+def _typical(op: Op) -> Sequence[str]:
+    return op.typical_variants or list(op.variants)[-1:]
+
+
+def _reports(jobs: Sequence[_Job], processes: int) -> Iterator[KernelReport]:
+    if processes == 1:
+        for job in jobs:
+            yield from _run(job)
+        return
+    # Fresh processes: a copy of one that has imported the compiler is not safe.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for reports in pool.map(_run, jobs):
+            yield from reports
 
 
 if __name__ == "__main__":

@@ -12,11 +12,16 @@ import torch
 from torch import Tensor
 
 from k3decode.cost import Cost
+from k3decode.recording import RecordedCall
 from k3decode.tolerance import Judgement
 
-__all__ = ["Case", "CaseGroup", "Launch", "Op", "Trial", "poisoned"]
+__all__ = ["GROUPS", "Case", "CaseGroup", "Launch", "Op", "Replay", "Trial", "poisoned"]
 
-CaseGroup = Literal["smoke", "corner", "production"]
+CaseGroup = Literal["smoke", "corner", "production", "rows", "replay"]
+"""Quick; unusual; as K3 is served; every number of rows from 1 to 64; recorded launches."""
+
+GROUPS: tuple[CaseGroup, ...] = ("smoke", "corner", "production", "rows")
+"""Groups of an op's own cases."""
 
 Launch = Callable[..., None]
 """Runs an op's kernel: validates, compiles at the first call, launches; writes its outputs."""
@@ -43,6 +48,10 @@ class Case:
     """Makes the tensors on a device for a launch, the op's own or another with its signature."""
 
 
+Replay = Callable[[RecordedCall, Launch, torch.device], Trial]
+"""Makes a trial of a recorded call instead of made-up tensors."""
+
+
 @dataclass(frozen=True)
 class Op:
     """One mathematical unit with a kernel."""
@@ -51,7 +60,16 @@ class Op:
     launch: Launch
     cases: tuple[Case, ...]
     variants: Mapping[str, Callable[[str], Any]]
-    """Every compiled variant K3 needs: name -> compile for an architecture ("sm_90a"), no GPU."""
+    """Every compiled variant K3 needs: name -> compile for an architecture ("sm_90a"), no GPU.
+
+    A variant is one compiled kernel, or a tuple of them where one launch runs several.
+    """
+    typical_variants: tuple[str, ...] = ()
+    """Variants that CI compiles; without any, the last one named."""
+    weights: frozenset[str] = frozenset()
+    """Launch parameters that no step writes: they may be read before a producer has finished."""
+    replay: Replay | None = None
+    """None: recorded calls of this op cannot be judged yet."""
 
 
 def poisoned(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:

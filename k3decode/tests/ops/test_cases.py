@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from k3decode.check import CaseReport, check_case
+from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, Launch, Op
 from k3decode.registry import OPS, op_named
 
@@ -26,14 +27,14 @@ def _report(op: Op, case: Case, launch: Launch) -> CaseReport:
     return check_case(op, case, launch, CPU)
 
 
-# Production cases are the same code at more rows; a CPU takes a minute for all of them.
+# The other groups are the same code at other numbers of rows; a CPU takes minutes for them.
 @pytest.mark.parametrize(
     ("op", "case"),
     [
         pytest.param(op, case, id=f"{op.name}-{case.name}")
         for op in OPS
         for case in op.cases
-        if case.group != "production"
+        if case.group not in {"production", "rows"}
     ],
 )
 def test_cases_pass_a_right_launch(op: Op, case: Case) -> None:
@@ -77,7 +78,21 @@ def _attn_res_that_spills_over(*tensors: Any, **options: Any) -> None:
 def _kda_that_forgets_padding(*tensors: Any, **options: Any) -> None:
     torch_launches.kda_step(*tensors, **options)
     slots, out = tensors[2], tensors[5]
-    out[slots < 0] = float("nan")
+    out[slots[:, 0] < 0] = float("nan")
+
+
+def _kda_that_accepts_one(*tensors: Any, **options: Any) -> None:
+    torch_launches.kda_step(
+        *tensors, **{**options, "accepted": torch.ones_like(options["accepted"])}
+    )
+
+
+def _kda_that_keeps_every_state(
+    projection: Tensor, weights: Any, slots: Tensor, *tensors: Any, **options: Any
+) -> None:
+    filled = torch.where(slots > 0, slots, slots[:, :1])
+    inputs = (projection, weights, filled, *tensors)
+    torch_launches.kda_step(*inputs, **options)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +102,8 @@ def _kda_that_forgets_padding(*tensors: Any, **options: Any) -> None:
         ("router", "all_equal", _router_that_swaps_ties),
         ("attn_res", "padded_rows", _attn_res_that_spills_over),
         ("kda", "null_slots", _kda_that_forgets_padding),
+        ("kda", "q4_all_accepted", _kda_that_accepts_one),
+        ("kda", "q4_dropped_states", _kda_that_keeps_every_state),
     ],
 )
 def test_corner_cases_catch_what_they_are_for(
@@ -101,4 +118,11 @@ def test_names_of_cases_are_unique_and_every_group_has_one() -> None:
     for op in OPS:
         names = [case.name for case in op.cases]
         assert len(set(names)) == len(names)
-        assert {case.group for case in op.cases} == {"smoke", "corner", "production"}
+        assert {"smoke", "corner", "production"} <= {case.group for case in op.cases}
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_rows_have_every_number_the_launches_accept(op: Op) -> None:
+    rows = [case.name for case in op.cases if case.group == "rows"]
+    found = {int(name.rsplit("_m", 1)[1]) for name in rows}
+    assert found == set(range(1, MAX_ROWS + 1))

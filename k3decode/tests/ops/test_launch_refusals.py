@@ -84,7 +84,7 @@ def test_kda_step_refuses_a_number_of_heads_that_does_not_fit_the_weights() -> N
         kda_step(
             torch.zeros(1, 64, dtype=BF16),
             weights,
-            torch.zeros(1, dtype=torch.int32),
+            torch.zeros(1, 1, dtype=torch.int32),
             torch.zeros(1, 3, 3 * channels, dtype=BF16),
             torch.zeros(1, 2, 128, 128),
             torch.zeros(1, channels, dtype=BF16),
@@ -109,3 +109,35 @@ def test_configs_refuse_widths_the_kernels_cannot_hold() -> None:
         )
     with pytest.raises(ValueError, match="multiple of 32"):
         RouterConfig(num_experts=100, experts_per_token=4, scaling_factor=1.0)
+
+
+def test_kda_step_refuses_drafts_without_what_was_accepted() -> None:
+    config = config_for(K3Dims(), 6, tokens=4)
+    channels = config.channels
+    weights = KdaStepWeights(
+        f_b=torch.zeros(channels, 128, dtype=BF16),
+        conv=torch.zeros(3 * channels, 4),
+        a_log=torch.zeros(6),
+        dt_bias=torch.zeros(channels),
+        o_norm=torch.zeros(128),
+    )
+    with pytest.raises(KernelInputError) as refusal:
+        kda_step(
+            torch.zeros(6, config.projection_width, dtype=BF16),
+            weights,
+            torch.zeros(1, 1, dtype=torch.int32),
+            torch.zeros(1, 3, 3 * channels, dtype=BF16),
+            torch.zeros(1, 6, 128, 128),
+            torch.zeros(6, channels, dtype=BF16),
+            config=config,
+        )
+    text = str(refusal.value)
+    assert "expected a multiple of 4 rows, 4 tokens per request, found 6" in text
+    assert "slots: expected shape [1, 4], found [1, 1]" in text
+    assert "conv_state: expected shape [1, 6, 2304], found [1, 3, 2304]" in text
+    assert "accepted: expected None with one token per request and int32 [1] with more" in text
+
+
+def test_kda_config_refuses_more_drafts_than_the_kernel_unrolls() -> None:
+    with pytest.raises(ValueError, match="1 to 8 tokens per request, found 9"):
+        config_for(K3Dims(), 6, tokens=9)

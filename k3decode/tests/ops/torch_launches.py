@@ -63,15 +63,17 @@ def kda_step(  # noqa: PLR0917
     out: Tensor,
     *,
     config: KdaConfig,
+    accepted: Tensor | None = None,
 ) -> None:
-    out[slots <= 0] = 0.0
-    live = slots > 0
-    pages = slots[live].long()
-    channels = config.channels
-    qkv, gate, factor, beta = (
-        projection[live, None, : config.projection_width]
-        .float()
-        .split([3 * channels, channels, config.gate_rank, config.heads], -1)
+    q, channels = config.tokens, config.channels
+    last = torch.zeros_like(slots[:, 0]).long() if accepted is None else accepted.long() - 1
+    start = slots.gather(1, last[:, None])[:, 0].long()
+    served = (slots[:, 0] > 0) & (start > 0)
+    rows = out.unflatten(0, (-1, q))
+    rows[~served] = 0.0
+    used = projection[:, : config.projection_width].unflatten(0, (-1, q))[served]
+    qkv, gate, factor, beta = used.float().split(
+        [3 * channels, channels, config.gate_rank, config.heads], -1
     )
     raw_decay = (factor @ weights.f_b.float().T).to(torch.bfloat16).float()
     layer = KdaWeights(
@@ -86,10 +88,24 @@ def kda_step(  # noqa: PLR0917
         qk_norm_eps=config.qk_norm_eps,
         norm_eps=config.norm_eps,
     )
-    state = KdaState(taps=conv_state[pages].float(), memory=memory[pages])
-    found, after = kda_chunked(
-        KdaProjection(qkv=qkv, gate=gate, raw_decay=raw_decay, raw_beta=beta), layer, state
-    )
-    out[live] = found[:, 0].to(torch.bfloat16)
-    conv_state[pages] = after.taps.to(torch.bfloat16)
-    memory[pages] = after.memory
+    window_pages = slots[served, 0].long()
+    windows = conv_state[window_pages]
+    places = last[served][:, None] + torch.arange(3)
+    taps = windows.gather(1, places[..., None].expand(-1, -1, windows.shape[-1]))
+    state = KdaState(taps=taps.float(), memory=memory[start[served]])
+    # Prefixes of the tokens, each from the start: no state of one token leads to the next here.
+    for t in range(q):
+        found, after = kda_chunked(
+            KdaProjection(
+                qkv=qkv[:, : t + 1],
+                gate=gate[:, : t + 1],
+                raw_decay=raw_decay[:, : t + 1],
+                raw_beta=beta[:, : t + 1],
+            ),
+            layer,
+            state,
+        )
+        kept = slots[served, t] > 0
+        memory[slots[served, t][kept].long()] = after.memory[kept]
+    rows[served] = found.to(torch.bfloat16)
+    conv_state[window_pages] = torch.cat([taps[:, 1:], used[..., : 3 * channels]], dim=1)

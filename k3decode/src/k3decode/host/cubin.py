@@ -1,4 +1,4 @@
-"""What a compiled kernel uses, read from its ELF image.
+"""What compiled kernels use, read from their ELF image.
 
 Registers and stack are attributes of the section `.nv.info`: entries of format byte, attribute
 byte, 16-bit size, and here a symbol index and a value of 32 bits each.
@@ -7,21 +7,25 @@ byte, 16-bit size, and here a symbol index and a value of 32 bits each.
 import struct
 from dataclasses import dataclass
 
-__all__ = ["CubinError", "KernelUsage", "kernel_usage"]
+__all__ = ["CubinError", "KernelUsage", "kernel_usages"]
 
 _SIZED_FORMAT = 4
 _REGISTER_COUNT = 0x2F
 _FRAME_SIZE = 0x11
+_TEXT = ".text."
+_SYMBOL_BYTES = 24
 
 
 class CubinError(ValueError):
-    """The bytes are no image of exactly one kernel."""
+    """The bytes are no image of kernels."""
 
 
 @dataclass(frozen=True)
 class KernelUsage:
     """Resources of one kernel."""
 
+    name: str
+    """Symbol."""
     registers: int
     """Per thread."""
     stack_bytes: int
@@ -38,28 +42,34 @@ class _Section:
     size: int
 
 
-def kernel_usage(image: bytes) -> KernelUsage:
-    """Read an image that holds one kernel.
+def kernel_usages(image: bytes) -> tuple[KernelUsage, ...]:
+    """Read an image, kernels in the order of their names.
 
     Raises:
-        CubinError: it is no 64-bit ELF image, or holds no kernel or several.
+        CubinError: it is no 64-bit ELF image, holds no kernel, or does not say what one uses.
     """
-    sections = _sections(image)
-    code = [s for s in sections if s.name.startswith(".text.")]
-    if len(code) != 1:
-        raise CubinError(f"expected one kernel in the image, found {len(code)}")
-    kernel = code[0].name.removeprefix(".text.")
-    info = [s for s in sections if s.name == ".nv.info"]
-    if len(info) != 1:
-        raise CubinError(f"expected one section .nv.info, found {len(info)}")
-    values = _attributes(image[info[0].offset : info[0].offset + info[0].size])
+    sections = {section.name: section for section in _sections(image)}
+    names = sorted(name.removeprefix(_TEXT) for name in sections if name.startswith(_TEXT))
+    if not names:
+        raise CubinError("expected a kernel in the image, found none")
+    missing = {".nv.info", ".symtab", ".strtab"} - set(sections)
+    if missing:
+        raise CubinError(f"expected sections {', '.join(sorted(missing))}, found none of them")
+    symbols = _symbols(image, sections[".symtab"], sections[".strtab"])
+    values = _attributes(image, sections[".nv.info"], symbols)
+    return tuple(_usage(name, sections, values.get(name, {})) for name in names)
+
+
+def _usage(name: str, sections: dict[str, _Section], values: dict[int, int]) -> KernelUsage:
     if _REGISTER_COUNT not in values or _FRAME_SIZE not in values:
-        raise CubinError(f"expected registers and stack of {kernel} in .nv.info, found neither")
+        raise CubinError(f"expected registers and stack of {name} in .nv.info, found neither")
+    shared = sections.get(f".nv.shared.{name}")
     return KernelUsage(
+        name=name,
         registers=values[_REGISTER_COUNT],
         stack_bytes=values[_FRAME_SIZE],
-        shared_bytes=sum(s.size for s in sections if s.name == f".nv.shared.{kernel}"),
-        code_bytes=code[0].size,
+        shared_bytes=0 if shared is None else shared.size,
+        code_bytes=sections[_TEXT + name].size,
     )
 
 
@@ -72,25 +82,35 @@ def _sections(image: bytes) -> list[_Section]:
         struct.unpack_from("<IIQQQQ", image, table + entry_bytes * index) for index in range(count)
     ]
     names_offset = raw[names_index][4]
-
-    def name(start: int) -> str:
-        first = names_offset + start
-        return image[first : image.index(b"\0", first)].decode()
-
-    return [_Section(name(r[0]), r[4], r[5]) for r in raw]
+    return [_Section(_text(image, names_offset + r[0]), r[4], r[5]) for r in raw]
 
 
-def _attributes(section: bytes) -> dict[int, int]:
-    """Attributes that are a symbol and a value; the largest value where several symbols have it."""
-    found: dict[int, int] = {}
-    at = 0
-    while at + 4 <= len(section):
-        form, attribute, size = struct.unpack_from("<BBH", section, at)
+def _text(image: bytes, start: int) -> str:
+    return image[start : image.index(b"\0", start)].decode()
+
+
+def _symbols(image: bytes, table: _Section, names: _Section) -> list[str]:
+    """Name of each symbol."""
+    count = table.size // _SYMBOL_BYTES
+    starts = (
+        struct.unpack_from("<I", image, table.offset + _SYMBOL_BYTES * index)[0]
+        for index in range(count)
+    )
+    return [_text(image, names.offset + start) for start in starts]
+
+
+def _attributes(image: bytes, section: _Section, symbols: list[str]) -> dict[str, dict[int, int]]:
+    """Attributes that are a symbol and a value, by symbol."""
+    found: dict[str, dict[int, int]] = {}
+    at, end = section.offset, section.offset + section.size
+    while at + 4 <= end:
+        form, attribute, size = struct.unpack_from("<BBH", image, at)
         at += 4
         if form != _SIZED_FORMAT:
             continue
         if size == struct.calcsize("<II"):
-            _, value = struct.unpack_from("<II", section, at)
-            found[attribute] = max(value, found.get(attribute, 0))
+            symbol, value = struct.unpack_from("<II", image, at)
+            if symbol < len(symbols):
+                found.setdefault(symbols[symbol], {})[attribute] = value
         at += size
     return found

@@ -6,6 +6,7 @@ from k3decode.dims import K3Dims
 from k3decode.op import Op
 from k3decode.ops.attn_res.cases import CASES
 from k3decode.ops.attn_res.launch import attn_res, compile_variant, variants
+from k3decode.ops.attn_res.trial import replay
 
 __all__ = ["OP"]
 
@@ -16,4 +17,7 @@ OP = Op(
     variants={
         name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
     },
+    typical_variants=("add_8",),
+    weights=frozenset({"direction", "output_norm"}),
+    replay=replay,
 )

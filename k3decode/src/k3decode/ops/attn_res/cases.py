@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from k3decode.dims import K3Dims
+from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.attn_res.config import AttnResConfig
-from k3decode.ops.attn_res.cost import attn_res_cost
 from k3decode.ops.attn_res.launch import variants
-from k3decode.ops.attn_res.reference import AttnResWeights, attn_res_mixture
-from k3decode.tolerance import Judgement, judge_bitwise, judge_close
+from k3decode.ops.attn_res.trial import AttnResInputs, attn_res_trial
 
 __all__ = ["CASES"]
 
@@ -37,25 +36,10 @@ class _Shape:
     """Overwrites parts of prefix, pending and blocks."""
 
 
-@dataclass(frozen=True)
-class _Buffers:
-    prefix: Tensor
-    pending: Tensor
-    blocks: Tensor
-    out: Tensor
-
-    def copied_to(self, device: torch.device) -> "_Buffers":
-        return _Buffers(
-            prefix=self.prefix.to(device, copy=True),
-            pending=self.pending.to(device, copy=True),
-            blocks=self.blocks.to(device, copy=True),
-            out=self.out.to(device, copy=True),
-        )
-
-
-def _buffers(shape: _Shape, generator: torch.Generator) -> _Buffers:
+def _inputs(shape: _Shape) -> AttnResInputs:
     """Whole allocations on the CPU, spare rows and padding columns poisoned."""
     rows, width = shape.rows, shape.config.hidden_size
+    generator = torch.Generator().manual_seed(rows * 100 + shape.config.blocks)
     allocated = (rows + _SPARE_ROWS, width + shape.row_padding)
     cpu = torch.device("cpu")
 
@@ -69,95 +53,29 @@ def _buffers(shape: _Shape, generator: torch.Generator) -> _Buffers:
 
     blocks = rows_of(_DIMS.num_residual_blocks)
     blocks[shape.config.blocks :] = float("nan")
-    buffers = _Buffers(
+    source_norm = torch.randn(width, generator=generator).to(torch.bfloat16)
+    query = (torch.randn(width, generator=generator) / width**0.5).to(torch.bfloat16)
+    inputs = AttnResInputs(
+        config=shape.config,
+        rows=rows,
         prefix=rows_of(),
         pending=rows_of(),
         blocks=blocks,
+        direction=source_norm.float() * query.float(),
+        output_norm=torch.randn(width, generator=generator).to(torch.bfloat16),
         out=poisoned(*allocated, dtype=torch.bfloat16, device=cpu),
     )
     if shape.config.reset:
         # The old prefix must not take part.
-        buffers.prefix[:] = float("nan")
+        inputs.prefix[:] = float("nan")
     if shape.alter is not None:
         live = (slice(0, rows), slice(0, width))
-        shape.alter(
-            buffers.prefix[live], buffers.pending[live], buffers.blocks[:, live[0], live[1]]
-        )
-    return buffers
+        shape.alter(inputs.prefix[live], inputs.pending[live], inputs.blocks[:, live[0], live[1]])
+    return inputs
 
 
 def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
-    config, rows, width = shape.config, shape.rows, shape.config.hidden_size
-    generator = torch.Generator().manual_seed(rows * 100 + config.blocks)
-    before = _buffers(shape, generator)
-    source_norm = torch.randn(width, generator=generator).to(torch.bfloat16)
-    query = (torch.randn(width, generator=generator) / width**0.5).to(torch.bfloat16)
-    output_norm = torch.randn(width, generator=generator).to(torch.bfloat16)
-    used = before.copied_to(device)
-    direction = (source_norm.float() * query.float()).to(device)
-    norm_on_device = output_norm.to(device)
-
-    def run() -> None:
-        launch(
-            used.prefix[:rows, :width],
-            used.pending[:rows, :width] if config.has_pending else None,
-            used.blocks[:, :rows, :width],
-            direction,
-            norm_on_device if config.output_norm else None,
-            used.out[:rows, :width],
-            num_blocks=config.blocks,
-            write_block=config.write_block,
-            reset=config.reset,
-            eps=config.eps,
-        )
-
-    def judge() -> tuple[Judgement, ...]:
-        return _judge(shape, before, used, (source_norm, query, output_norm))
-
-    return Trial(run=run, judge=judge, cost=attn_res_cost(config, rows))
-
-
-def _judge(
-    shape: _Shape, before: _Buffers, used: _Buffers, weights: tuple[Tensor, Tensor, Tensor]
-) -> tuple[Judgement, ...]:
-    config, rows, width = shape.config, shape.rows, shape.config.hidden_size
-    live = (slice(0, rows), slice(0, width))
-    expected = before.copied_to(torch.device("cpu"))
-    pending = before.pending[live]
-    if config.reset:
-        expected.prefix[live] = pending
-    elif config.has_pending:
-        total = before.prefix[live].float() + pending.float()
-        expected.prefix[live] = total.to(torch.bfloat16)
-    if config.write_block is not None:
-        expected.blocks[config.write_block][live] = expected.prefix[live]
-    sources = (*(before.blocks[i][live] for i in range(config.blocks)), expected.prefix[live])
-
-    def mixture(dtype: torch.dtype) -> Tensor:
-        source_norm, query, output_norm = (w.to(dtype) for w in weights)
-        point = AttnResWeights(
-            source_norm=source_norm,
-            query=query,
-            output_norm=output_norm if config.output_norm else None,
-            eps=config.eps,
-        )
-        return attn_res_mixture(tuple(source.to(dtype) for source in sources), point)
-
-    # Outside the live part the output keeps its poison.
-    around = used.out.cpu().clone()
-    around[live] = before.out[live]
-    return (
-        judge_close(
-            "out",
-            used.out[live],
-            reference=mixture(torch.float64),
-            same_dtype=mixture(torch.float32).to(torch.bfloat16),
-        ),
-        judge_bitwise("around out", around, before.out),
-        judge_bitwise("prefix", used.prefix, expected.prefix),
-        judge_bitwise("blocks", used.blocks, expected.blocks),
-        judge_bitwise("pending", used.pending, before.pending),
-    )
+    return attn_res_trial(_inputs(shape), launch, device)
 
 
 def _signed_zeros(prefix: Tensor, pending: Tensor, blocks: Tensor) -> None:
@@ -206,6 +124,10 @@ def _cases() -> tuple[Case, ...]:
         _case(f"{kind}_{last}_m{rows}", "production", _Shape(rows, configs[f"{kind}_{last}"]))
         for kind in ("add", "final")
         for rows in (1, 2, 7, 8, 16, 33, 64)
+    ]
+    cases += [
+        _case(f"rows_m{rows}", "rows", _Shape(rows, configs["write_4"]))
+        for rows in range(1, MAX_ROWS + 1)
     ]
     return tuple(cases)
 

@@ -1,9 +1,11 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
-"""Device code of AttnRes: one CTA per row, one 16-byte load per thread and source.
+"""Device code of AttnRes: one cluster per row, one 16-byte load per thread and source.
 
-A row has 7168 columns, so 896 threads hold every source of a row in registers and each source is
-read from memory once. Blocks are summed into a mixture and normalised without leaving the SM.
+Seven CTAs of 128 threads share a row of 7168 columns. A thread holds its eight columns of every
+source in registers, so each source is read from memory once and nothing spills. Two sums cross the
+CTAs: scores and squares of the sources, then the square of the mixture. Both are written into every
+CTA's shared memory, each value by one thread, and added up there in the same order everywhere.
 """
 
 import operator
@@ -13,6 +15,7 @@ import cutlass
 from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
+from k3decode.device.cluster import store_to_peer
 from k3decode.device.row_io import WARP_SIZE, read_vector, row_tensor, write_vector
 from k3decode.ops.attn_res.config import VECTOR_WIDTH, AttnResConfig
 
@@ -43,7 +46,8 @@ class AttnResKernel:
         stream: cuda.CUstream,
     ):
         """Launch over `rows` rows; strides in elements, multiples of the vector width."""
-        width = self.config.hidden_size
+        c = self.config
+        width = c.hidden_size
         self.kernel(
             row_tensor(prefix, width, prefix_stride),
             row_tensor(pending, width, pending_stride),
@@ -61,7 +65,12 @@ class AttnResKernel:
             cute.make_tensor(direction, cute.make_layout(width)),
             cute.make_tensor(output_norm, cute.make_layout(width)),
             row_tensor(out, width, out_stride),
-        ).launch(grid=[rows, 1, 1], block=[self.config.threads, 1, 1], stream=stream)
+        ).launch(
+            grid=[c.ctas, rows, 1],
+            block=[c.threads, 1, 1],
+            cluster=[c.ctas, 1, 1],
+            stream=stream,
+        )
 
     @cute.kernel
     def kernel(
@@ -73,33 +82,38 @@ class AttnResKernel:
         mOutputNorm: cute.Tensor,
         mOut: cute.Tensor,
     ):
-        """One row: read all sources, update the prefix, score, mix, normalise."""
+        """One part of one row: read all sources, update the prefix, score, mix, normalise."""
         config = self.config
         tid, _, _ = cute.arch.thread_idx()
-        row, _, _ = cute.arch.block_idx()
+        part, row, _ = cute.arch.block_idx()
         lane = cute.arch.lane_idx()
         warp = cute.arch.warp_idx()
         warps = config.threads // WARP_SIZE
-        sources = config.blocks + 1
+        sources = config.sources
+        # Peers must have started before anything is stored into their shared memory.
+        cute.arch.cluster_arrive_relaxed()
         smem = SmemAllocator()
-        sSums = smem.allocate_tensor(Float32, cute.make_layout((2 * sources + 1, WARP_SIZE)), 16)
+        sSums = smem.allocate_tensor(Float32, cute.make_layout((2 * sources, warps)), 16)
+        sParts = smem.allocate_tensor(Float32, cute.make_layout((2 * sources, config.ctas)), 16)
+        sSquares = smem.allocate_tensor(Float32, cute.make_layout(config.ctas * warps), 16)
 
-        rSources = [read_vector(mBlocks[row, s, None], tid) for s in range(config.blocks)]
+        vector = part * config.threads + tid
+        rSources = [read_vector(mBlocks[row, s, None], vector) for s in range(config.blocks)]
         if cutlass.const_expr(config.reset):
-            rPrefix = read_vector(mPending[row, None], tid)
+            rPrefix = read_vector(mPending[row, None], vector)
         else:
-            rPrefix = read_vector(mPrefix[row, None], tid)
+            rPrefix = read_vector(mPrefix[row, None], vector)
             if cutlass.const_expr(config.has_pending):
-                rPending = read_vector(mPending[row, None], tid)
+                rPending = read_vector(mPending[row, None], vector)
                 total = rPrefix.load().to(Float32) + rPending.load().to(Float32)
                 rPrefix.store(total.to(BFloat16))
         if cutlass.const_expr(config.reset or config.has_pending):
-            write_vector(rPrefix, mPrefix[row, None], tid)
+            write_vector(rPrefix, mPrefix[row, None], vector)
         if cutlass.const_expr(config.write_block is not None):
-            write_vector(rPrefix, mBlocks[row, config.write_block, None], tid)
+            write_vector(rPrefix, mBlocks[row, config.write_block, None], vector)
         rSources.append(rPrefix)
 
-        direction = read_vector(mDirection, tid).load()
+        direction = read_vector(mDirection, vector).load()
         for s in cutlass.range_constexpr(sources):
             x = rSources[s].load().to(Float32)
             dot = (x * direction).reduce(cute.ReductionOp.ADD, 0.0, 0)
@@ -107,48 +121,70 @@ class AttnResKernel:
             dot = cute.arch.warp_reduction(dot, operator.add)
             square = cute.arch.warp_reduction(square, operator.add)
             if lane == 0:
-                sSums[2 * s, warp] = dot
-                sSums[2 * s + 1, warp] = square
+                sSums[s, warp] = dot
+                sSums[sources + s, warp] = square
         cute.arch.sync_threads()
+        cute.arch.cluster_wait()
+        self._share_sums(sSums, sParts, part, tid)
+        cute.arch.cluster_arrive()
+        cute.arch.cluster_wait()
 
-        scores = []
-        for s in cutlass.range_constexpr(sources):
-            dot = Float32(0.0)
-            square = Float32(0.0)
-            if lane < warps:
-                dot = sSums[2 * s, lane]
-                square = sSums[2 * s + 1, lane]
-            dot = cute.arch.warp_reduction(dot, operator.add)
-            square = cute.arch.warp_reduction(square, operator.add)
-            mean = square * (1.0 / config.hidden_size)
-            scores.append(dot * cute.math.rsqrt(mean + config.eps))
-        highest = scores[0]
+        share = self._share_of_source(sParts, lane)
+        mixture = rSources[0].load().to(Float32) * cute.arch.shuffle_sync(share, 0)
         for s in cutlass.range_constexpr(1, sources):
-            highest = cute.arch.fmax(highest, scores[s])
-        shares = []
-        total = Float32(0.0)
-        for s in cutlass.range_constexpr(sources):
-            share = cute.math.exp(scores[s] - highest)
-            shares.append(share)
-            total = total + share
-        inverse = 1.0 / total
-        mixture = rSources[0].load().to(Float32) * (shares[0] * inverse)
-        for s in cutlass.range_constexpr(1, sources):
-            mixture = mixture + rSources[s].load().to(Float32) * (shares[s] * inverse)
+            x = rSources[s].load().to(Float32)
+            mixture = mixture + x * cute.arch.shuffle_sync(share, s)
 
         if cutlass.const_expr(config.output_norm):
             square = (mixture * mixture).reduce(cute.ReductionOp.ADD, 0.0, 0)
             square = cute.arch.warp_reduction(square, operator.add)
-            if lane == 0:
-                sSums[2 * sources, warp] = square
-            cute.arch.sync_threads()
+            if lane < config.ctas:
+                store_to_peer((sSquares.iterator + part * warps + warp).toint(), lane, square)
+            cute.arch.cluster_arrive()
+            cute.arch.cluster_wait()
             square = Float32(0.0)
-            if lane < warps:
-                square = sSums[2 * sources, lane]
+            if lane < config.ctas * warps:
+                square = sSquares[lane]
             square = cute.arch.warp_reduction(square, operator.add)
             scale = cute.math.rsqrt(square * (1.0 / config.hidden_size) + config.eps)
-            weight = read_vector(mOutputNorm, tid).load().to(Float32)
+            weight = read_vector(mOutputNorm, vector).load().to(Float32)
             mixture = mixture * scale * weight
         rOut = cute.make_rmem_tensor((VECTOR_WIDTH,), BFloat16)
         rOut.store(mixture.to(BFloat16))
-        write_vector(rOut, mOut[row, None], tid)
+        write_vector(rOut, mOut[row, None], vector)
+
+    @cute.jit
+    def _share_sums(self, sSums: cute.Tensor, sParts: cute.Tensor, part: Int32, tid: Int32):
+        """Add up this CTA's warps and store each sum into every CTA of the cluster."""
+        config = self.config
+        values = 2 * config.sources
+        for first in cutlass.range_constexpr(0, values * config.ctas, config.threads):
+            index = first + tid
+            if index < values * config.ctas:
+                value = index % values
+                total = sSums[value, 0]
+                for w in cutlass.range_constexpr(1, config.threads // WARP_SIZE):
+                    total = total + sSums[value, w]
+                place = (sParts.iterator + part * values + value).toint()
+                store_to_peer(place, index // values, total)
+
+    @cute.jit
+    def _share_of_source(self, sParts: cute.Tensor, lane: Int32) -> Float32:
+        """One source's share of the mixture per lane; zero in lanes without a source."""
+        config = self.config
+        sources = config.sources
+        lowest = Float32(-float("inf"))
+        score = lowest
+        if lane < sources:
+            dot = sParts[lane, 0]
+            square = sParts[sources + lane, 0]
+            for p in cutlass.range_constexpr(1, config.ctas):
+                dot = dot + sParts[lane, p]
+                square = square + sParts[sources + lane, p]
+            mean = square * (1.0 / config.hidden_size)
+            score = dot * cute.math.rsqrt(mean + config.eps)
+        highest = cute.arch.warp_reduction(score, cute.arch.fmax)
+        share = Float32(0.0)
+        if lane < sources:
+            share = cute.math.exp(score - highest)
+        return share / cute.arch.warp_reduction(share, operator.add)

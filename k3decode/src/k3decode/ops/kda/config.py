@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 
-__all__ = ["KdaConfig"]
+__all__ = ["MAX_TOKENS", "KdaConfig"]
 
 _WARP_SIZE = 32
 _MAX_WARPS = 32
 
+MAX_TOKENS = 8
+"""Most tokens of one request in a launch: one and seven drafts."""
+
 
 @dataclass(frozen=True)
 class KdaConfig:
-    """One compiled variant for one number of local heads."""
+    """One compiled variant for one number of local heads and of tokens per request."""
 
     heads: int
     """Heads of this rank."""
@@ -20,8 +23,10 @@ class KdaConfig:
     gate_lower_bound: float
     qk_norm_eps: float
     norm_eps: float
+    tokens: int = 1
+    """Tokens of each request in one launch: one and its drafts, which are verified in order."""
     warps: int = 16
-    """Warps of the CTA that owns one head of one row; each takes head_dim / warps value rows."""
+    """Warps of the CTA that owns a head of a request; each takes head_dim / warps value rows."""
 
     def __post_init__(self) -> None:
         # Each lane keeps four key channels of a state row: 16 bytes, one access.
@@ -34,6 +39,10 @@ class KdaConfig:
             raise ValueError(
                 f"12 to 32 warps that divide {self.head_dim}, found {self.warps}: one thread "
                 "convolves one channel"
+            )
+        if not 1 <= self.tokens <= MAX_TOKENS:
+            raise ValueError(
+                f"1 to {MAX_TOKENS} tokens per request, found {self.tokens}: split the drafts"
             )
 
     @property
@@ -50,6 +59,11 @@ class KdaConfig:
     def rows_per_warp(self) -> int:
         """State rows (value channels) that one warp keeps in registers."""
         return self.head_dim // self.warps
+
+    @property
+    def window(self) -> int:
+        """Stored taps of a request: what the oldest token that may be accepted needs, and on."""
+        return self.conv_taps - 2 + self.tokens
 
     @property
     def channels(self) -> int:

@@ -1,12 +1,17 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
 # ruff: noqa: PLR5501
-"""Device code of one KDA decode step: one CTA per row and head, the state read and written once.
+"""Device code of one KDA decode step: one CTA per request and head, the state read once.
 
 Each lane holds four key channels of `rows_per_warp` state rows in registers, so both products with
 the state are a register sum and a warp reduction. The state is requested first and arrives while
 the CTA convolves and computes the decay. `o = S' q` is taken as `(S dec) q + e (k . q)`, which is
 the same sum in another order and lets both reductions run side by side.
+
+A request may bring several tokens, of which all but the first are drafts. They are taken in order:
+the state starts from the page of the last token that was accepted in the step before, and the state
+after token t goes to page t, so that the next step can start from any of them. Taps are kept once,
+in page 0, for all tokens that may be accepted.
 """
 
 import operator
@@ -44,17 +49,19 @@ class KdaKernel:
         dt_bias: cute.Pointer,
         o_norm: cute.Pointer,
         slots: cute.Pointer,
+        accepted: cute.Pointer,
         conv_state: cute.Pointer,
         memory: cute.Pointer,
         out: cute.Pointer,
         projection_stride: Int64,
+        slot_stride: Int64,
         conv_stride: Int64,
         memory_stride: Int64,
         out_stride: Int64,
-        rows: Int32,
+        requests: Int32,
         stream: cuda.CUstream,
     ):
-        """Launch over `rows` rows; strides in elements, of rows or of state pages."""
+        """Launch over `requests`; strides in elements, of rows, requests or state pages."""
         c = self.config
         qkv = 3 * c.channels
         self.kernel(
@@ -68,10 +75,13 @@ class KdaKernel:
             cute.make_tensor(a_log, cute.make_layout(c.heads)),
             cute.make_tensor(dt_bias, cute.make_layout(c.channels)),
             cute.make_tensor(o_norm, cute.make_layout(c.head_dim)),
-            cute.make_tensor(slots, cute.make_layout(_MANY_ROWS)),
+            cute.make_tensor(
+                slots, cute.make_layout((_MANY_ROWS, c.tokens), stride=(slot_stride, 1))
+            ),
+            cute.make_tensor(accepted, cute.make_layout(_MANY_ROWS)),
             cute.make_tensor(
                 conv_state,
-                cute.make_layout((_MANY_ROWS, c.conv_taps - 1, qkv), stride=(conv_stride, qkv, 1)),
+                cute.make_layout((_MANY_ROWS, c.window, qkv), stride=(conv_stride, qkv, 1)),
             ),
             cute.make_tensor(
                 memory,
@@ -81,7 +91,7 @@ class KdaKernel:
                 ),
             ),
             row_tensor(out, c.channels, out_stride),
-        ).launch(grid=[c.heads, rows, 1], block=[c.threads, 1, 1], stream=stream)
+        ).launch(grid=[c.heads, requests, 1], block=[c.threads, 1, 1], stream=stream)
 
     @cute.kernel
     def kernel(
@@ -93,38 +103,57 @@ class KdaKernel:
         mDtBias: cute.Tensor,
         mONorm: cute.Tensor,
         mSlots: cute.Tensor,
+        mAccepted: cute.Tensor,
         mConvState: cute.Tensor,
         mMemory: cute.Tensor,
         mOut: cute.Tensor,
     ):
-        """One head of one row; a slot of zero or less is padding."""
+        """One head of one request; a slot of zero or less is padding."""
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
-        head, row, _ = cute.arch.block_idx()
+        head, request, _ = cute.arch.block_idx()
         smem = SmemAllocator()
         sQkv = smem.allocate_tensor(
-            Float32, cute.make_layout((3, c.head_dim), stride=(c.head_dim, 1)), 16
+            Float32,
+            cute.make_layout((c.tokens, 3, c.head_dim), stride=(c.qkv_width, c.head_dim, 1)),
+            16,
         )
-        sDecay = smem.allocate_tensor(Float32, cute.make_layout(c.head_dim), 16)
-        sOut = smem.allocate_tensor(Float32, cute.make_layout(c.head_dim), 16)
-        gProjection = mProjection[row, None]
-        gOut = mOut[row, None]
-        slot = mSlots[row]
-        if slot > 0:
-            gMemory = mMemory[slot, None, None]
-            gConv = mConvState[slot, None, None]
-            rState = self._read_state(gMemory, head)
-            self._convolve(gProjection, mConvWeight, gConv, sQkv, head, tid)
-            self._decay(gProjection, mFb, mALog, mDtBias, sDecay, head)
+        by_token = cute.make_layout((c.tokens, c.head_dim), stride=(c.head_dim, 1))
+        sDecay = smem.allocate_tensor(Float32, by_token, 16)
+        sOut = smem.allocate_tensor(Float32, by_token, 16)
+        first_row = request * c.tokens
+        last_accepted = Int32(0)
+        if cutlass.const_expr(c.tokens > 1):
+            last_accepted = mAccepted[request] - 1
+        gSlots = mSlots[request, None]
+        window_slot = gSlots[0]
+        slot = gSlots[last_accepted]
+        if window_slot > 0 and slot > 0:
+            rState = self._read_state(mMemory[slot, None, None], head)
+            gConv = mConvState[window_slot, None, None]
+            self._convolve(
+                mProjection, mConvWeight, gConv, sQkv, head, first_row, last_accepted, tid
+            )
+            self._decay(mProjection, mFb, mALog, mDtBias, sDecay, head, first_row)
             cute.arch.sync_threads()
-            beta = _sigmoid(gProjection[4 * c.channels + c.gate_rank + head].to(Float32))
-            self._delta_rule(rState, gMemory, sQkv, sDecay, sOut, beta, head)
+            for t in cutlass.range(c.tokens, unroll=1):
+                raw_beta = mProjection[first_row + t, 4 * c.channels + c.gate_rank + head]
+                beta = _sigmoid(raw_beta.to(Float32))
+                self._delta_rule(rState, sQkv[t, None, None], sDecay[t, None], sOut[t, None], beta)
+                page = gSlots[t]
+                if page > 0:
+                    self._write_state(rState, mMemory[page, None, None], head)
             cute.arch.sync_threads()
-            if cute.arch.warp_idx() == 0:
-                self._gated_norm(gProjection, mONorm, sOut, gOut, head)
+            t = cute.arch.warp_idx()
+            if t < c.tokens:
+                row = first_row + t
+                self._gated_norm(
+                    mProjection[row, None], mONorm, sOut[t, None], mOut[row, None], head
+                )
         else:
             if tid < c.head_dim:
-                gOut[head * c.head_dim + tid] = BFloat16(0.0)
+                for t in cutlass.range_constexpr(c.tokens):
+                    mOut[first_row + t, head * c.head_dim + tid] = BFloat16(0.0)
 
     @cute.jit
     def _read_state(self, gMemory: cute.Tensor, head: Int32):
@@ -137,70 +166,89 @@ class KdaKernel:
         ]
 
     @cute.jit
+    def _write_state(self, rState: list, gMemory: cute.Tensor, head: Int32):
+        """The counterpart of `_read_state`."""
+        c = self.config
+        first = head * c.head_dim + cute.arch.warp_idx() * c.rows_per_warp
+        for i in cutlass.range_constexpr(c.rows_per_warp):
+            write_vector(rState[i], gMemory[first + i, None], cute.arch.lane_idx(), _LANE_WIDTH)
+
+    @cute.jit
     def _convolve(
         self,
-        gProjection: cute.Tensor,
+        mProjection: cute.Tensor,
         mConvWeight: cute.Tensor,
         gConv: cute.Tensor,
         sQkv: cute.Tensor,
         head: Int32,
+        first_row: Int32,
+        last_accepted: Int32,
         tid: Int32,
     ):
-        """One thread per channel: convolve, activate, move the stored taps on by one."""
+        """One thread per channel: convolve all tokens, activate, move the stored taps on."""
         c = self.config
+        stored = c.conv_taps - 1
         if tid < c.qkv_width:
             part = tid // c.head_dim
             column = tid % c.head_dim
             channel = part * c.channels + head * c.head_dim + column
             weight = read_vector(mConvWeight[channel, None], 0, c.conv_taps)
-            window = [gConv[j, channel] for j in range(c.conv_taps - 1)]
-            window.append(gProjection[channel])
-            mixed = Float32(0.0)
-            for j in cutlass.range_constexpr(c.conv_taps):
-                mixed = mixed + weight[j] * window[j].to(Float32)
-            for j in cutlass.range_constexpr(c.conv_taps - 1):
+            window = [gConv[last_accepted + j, channel] for j in range(stored)]
+            window += [mProjection[first_row + t, channel] for t in range(c.tokens)]
+            for t in cutlass.range_constexpr(c.tokens):
+                mixed = Float32(0.0)
+                for j in cutlass.range_constexpr(c.conv_taps):
+                    mixed = mixed + weight[j] * window[t + j].to(Float32)
+                sQkv[t, part, column] = mixed * _sigmoid(mixed)
+            for j in cutlass.range_constexpr(c.window):
                 gConv[j, channel] = window[j + 1]
-            sQkv[part, column] = mixed * _sigmoid(mixed)
 
     @cute.jit
     def _decay(
         self,
-        gProjection: cute.Tensor,
+        mProjection: cute.Tensor,
         mFb: cute.Tensor,
         mALog: cute.Tensor,
         mDtBias: cute.Tensor,
         sDecay: cute.Tensor,
         head: Int32,
+        first_row: Int32,
     ):
         """Half a warp per channel: second factor of the decay gate, then the bounded decay."""
         c = self.config
         lane = cute.arch.lane_idx()
         half = WARP_SIZE // 2
-        gate_in = cute.local_tile(gProjection, (c.gate_rank,), (4 * c.channels // c.gate_rank,))
-        factor = read_vector(gate_in, lane % half, _GATE_WIDTH).load().to(Float32)
+        factors = []
+        for t in cutlass.range_constexpr(c.tokens):
+            gate_in = cute.local_tile(
+                mProjection[first_row + t, None],
+                (c.gate_rank,),
+                (4 * c.channels // c.gate_rank,),
+            )
+            factors.append(read_vector(gate_in, lane % half, _GATE_WIDTH))
         for i in cutlass.range_constexpr(c.rows_per_warp // 2):
             column = cute.arch.warp_idx() * c.rows_per_warp + 2 * i + lane // half
             channel = head * c.head_dim + column
             weight = read_vector(mFb[channel, None], lane % half, _GATE_WIDTH).load().to(Float32)
-            raw = (weight * factor).reduce(cute.ReductionOp.ADD, 0.0, 0)
-            raw = cute.arch.warp_reduction(raw, operator.add, threads_in_group=half)
-            if lane % half == 0:
-                shifted = raw.to(BFloat16).to(Float32) + mDtBias[channel]
-                gate = _sigmoid(cute.math.exp(mALog[head]) * shifted)
-                sDecay[column] = cute.math.exp(c.gate_lower_bound * gate)
+            for t in cutlass.range_constexpr(c.tokens):
+                factor = factors[t].load().to(Float32)
+                raw = (weight * factor).reduce(cute.ReductionOp.ADD, 0.0, 0)
+                raw = cute.arch.warp_reduction(raw, operator.add, threads_in_group=half)
+                if lane % half == 0:
+                    shifted = raw.to(BFloat16).to(Float32) + mDtBias[channel]
+                    gate = _sigmoid(cute.math.exp(mALog[head]) * shifted)
+                    sDecay[t, column] = cute.math.exp(c.gate_lower_bound * gate)
 
     @cute.jit
     def _delta_rule(
         self,
         rState: list,
-        gMemory: cute.Tensor,
         sQkv: cute.Tensor,
         sDecay: cute.Tensor,
         sOut: cute.Tensor,
         beta: Float32,
-        head: Int32,
     ):
-        """Decay, read with the key, update, read with the query."""
+        """Decay, read with the key, update, read with the query: one token, in registers."""
         c = self.config
         lane = cute.arch.lane_idx()
         first = cute.arch.warp_idx() * c.rows_per_warp
@@ -216,7 +264,6 @@ class KdaKernel:
             before = cute.arch.warp_reduction(_sum(state * query), operator.add)
             error = (sQkv[2, first + i] - read) * beta
             rState[i].store(state + key * error)
-            write_vector(rState[i], gMemory[head * c.head_dim + first + i, None], lane, _LANE_WIDTH)
             if lane == 0:
                 sOut[first + i] = before + error * overlap
 

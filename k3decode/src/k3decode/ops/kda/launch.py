@@ -1,4 +1,4 @@
-"""Launch of one KDA decode step: check the inputs, compile once, launch."""
+"""Launch of one KDA decode or verify step: check the inputs, compile once, launch."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
-from k3decode.ops.kda.config import KdaConfig
+from k3decode.ops.kda.config import MAX_TOKENS, KdaConfig
 
 __all__ = ["KdaStepWeights", "compile_variant", "config_for", "kda_step", "variants"]
 
@@ -42,27 +42,42 @@ def kda_step(  # noqa: PLR0917
     out: Tensor,
     *,
     config: KdaConfig,
+    accepted: Tensor | None = None,
 ) -> None:
-    """Advance each row's state by one token and write its gated output.
+    """Advance each request's state by its q tokens and write their gated outputs.
+
+    Tokens of a request are consecutive rows. With q above one they are a token and its drafts: the
+    state starts from page `slots[b, accepted[b] - 1]`, and the state after token t is written to
+    page `slots[b, t]`. Taps live in page `slots[b, 0]` only: those of the accepted tokens start at
+    row `accepted[b] - 1`, and the two newest of them and the q new rows are written back.
 
     Args:
-        projection: BF16 [M, W], W at least q C | k C | v C | gate C | f_a 128 | beta H, row stride
-            a multiple of 8.
+        projection: BF16 [B q, W], W at least q C | k C | v C | gate C | f_a 128 | beta H, row
+            stride a multiple of 8.
         weights: the layer's.
-        slots: int32 [M], page of each row, no positive page twice; zero or less writes zeros to the
-            row's output and touches no state.
-        conv_state: BF16 [P, 3, 3 C], pages at any stride, oldest tap first; updated in place.
+        slots: int32 [B, q], requests at any stride, no positive page in two requests. A request
+            whose first or starting page is zero or less writes zeros to its rows and touches no
+            state; a later page of zero or less drops the state after its token.
+        conv_state: BF16 [P, q + 2, 3 C], pages at any stride, oldest tap first; updated in place.
         memory: FP32 [P, H, 128, 128], pages at a stride that is a multiple of 4; in place.
-        out: BF16 [M, C], row stride a multiple of 8, written.
-        config: variant to run.
+        out: BF16 [B q, C], row stride a multiple of 8, written.
+        config: variant to run; q is its `tokens`.
+        accepted: int32 [B], tokens of each request that the step before kept, 1 to q, which is not
+            checked; None if and only if q is one.
 
     Raises:
         KernelInputError: an input is not as described.
         UnsupportedGpuError: no kernel for this GPU.
     """
     rows = out.shape[0] if out.ndim else 0
+    requests = rows // config.tokens
     check = InputCheck("kda")
     check.rows(rows)
+    check.require(
+        rows == requests * config.tokens,
+        f"out: expected a multiple of {config.tokens} rows, {config.tokens} tokens per request, "
+        f"found {rows}",
+    )
     check.tensor(
         "out",
         out,
@@ -72,7 +87,7 @@ def kda_step(  # noqa: PLR0917
     )
     _check_projection(check, projection, rows, config)
     _check_weights(check, weights, config)
-    check.tensor("slots", slots, dtype=torch.int32, shape=[rows], dense_from=0)
+    _check_slots(check, slots, accepted, requests, config)
     _check_state(check, conv_state, memory, config)
     architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
@@ -85,6 +100,7 @@ def kda_step(  # noqa: PLR0917
         weights.dt_bias,
         weights.o_norm,
         slots,
+        slots if accepted is None else accepted,
         conv_state,
         memory,
         out,
@@ -92,11 +108,25 @@ def kda_step(  # noqa: PLR0917
     compile_variant(config, architecture)(
         *(device_pointer(tensor) for tensor in tensors),
         projection.stride(0),
+        slots.stride(0),
         conv_state.stride(0),
         memory.stride(0),
         out.stride(0),
-        rows,
+        requests,
         current_stream(),
+    )
+
+
+def _check_slots(
+    check: InputCheck, slots: Tensor, accepted: Tensor | None, requests: int, config: KdaConfig
+) -> None:
+    check.tensor("slots", slots, dtype=torch.int32, shape=[requests, config.tokens])
+    if accepted is not None:
+        check.tensor("accepted", accepted, dtype=torch.int32, shape=[requests], dense_from=0)
+    check.require(
+        (accepted is None) == (config.tokens == 1),
+        f"accepted: expected None with one token per request and int32 [{requests}] with more, "
+        f"found {'None' if accepted is None else 'a tensor'} with {config.tokens}",
     )
 
 
@@ -140,7 +170,7 @@ def _check_state(check: InputCheck, conv_state: Tensor, memory: Tensor, config: 
         "conv_state",
         conv_state,
         dtype=torch.bfloat16,
-        shape=[pages, config.conv_taps - 1, 3 * config.channels],
+        shape=[pages, config.window, 3 * config.channels],
     )
     check.tensor(
         "memory",
@@ -158,14 +188,16 @@ def compile_variant(config: KdaConfig, architecture: str) -> Any:
     from k3decode.ops.kda.kernel import KdaKernel  # noqa: PLC0415
 
     bf16, fp32 = torch.bfloat16, torch.float32
-    pointers = [bf16, bf16, fp32, fp32, fp32, fp32, torch.int32, bf16, fp32, bf16]
-    return compile_kernel(KdaKernel(config), placeholders(pointers, 4, 1), architecture)
+    int32 = torch.int32
+    pointers = [bf16, bf16, fp32, fp32, fp32, fp32, int32, int32, bf16, fp32, bf16]
+    return compile_kernel(KdaKernel(config), placeholders(pointers, 5, 1), architecture)
 
 
-def config_for(dims: K3Dims, heads: int) -> KdaConfig:
-    """Variant of a model for a number of local heads."""
+def config_for(dims: K3Dims, heads: int, tokens: int = 1) -> KdaConfig:
+    """Variant of a model for a number of local heads and of tokens per request."""
     return KdaConfig(
         heads=heads,
+        tokens=tokens,
         head_dim=dims.kda_head_dim,
         gate_rank=dims.kda_gate_rank,
         conv_taps=dims.kda_conv_taps,
@@ -176,9 +208,12 @@ def config_for(dims: K3Dims, heads: int) -> KdaConfig:
 
 
 def variants(dims: K3Dims) -> dict[str, KdaConfig]:
-    """Shards of eight and sixteen ranks."""
-    return {
-        f"tp{ranks}_{heads}_heads": config_for(dims, heads)
-        for ranks in (8, 16)
-        if (heads := dims.num_attention_heads // ranks)
-    }
+    """Shards of eight and sixteen ranks, with none to seven drafts; all heads without drafts."""
+    heads = dims.num_attention_heads
+    found = {f"tp1_{heads}_heads": config_for(dims, heads)}
+    for ranks in (8, 16):
+        shard = heads // ranks
+        for tokens in range(1, MAX_TOKENS + 1):
+            name = f"tp{ranks}_{shard}_heads" + (f"_q{tokens}" if tokens > 1 else "")
+            found[name] = config_for(dims, shard, tokens)
+    return found

@@ -14,13 +14,16 @@ import torch
 from torch import Tensor
 
 from k3decode.dims import K3Dims
+from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.ops.router.config import RouterConfig
 from k3decode.ops.router.cost import router_cost
 from k3decode.ops.router.launch import variants
 from k3decode.ops.router.reference import route
+from k3decode.recording import RecordedCall
 from k3decode.tolerance import Judgement, judge_close
 
-__all__ = ["CASES", "judge_ranks"]
+__all__ = ["CASES", "judge_ranks", "replay"]
 
 _DIMS = K3Dims()
 (_CONFIG,) = variants(_DIMS).values()
@@ -76,16 +79,14 @@ def _failed_ranks(problem: str, found: Tensor, wanted: Tensor) -> Judgement:
     )
 
 
-def _weights(logits: Tensor, experts: Tensor) -> Tensor:
+def _weights(logits: Tensor, experts: Tensor, scaling_factor: float) -> Tensor:
     """Combine weights of given experts, in the dtype of the logits."""
     width = logits.shape[1]
     chosen = torch.full_like(logits, -torch.inf).scatter(1, experts, 0.0)
     # A bias of minus infinity keeps all others out; the reference then renormalises these.
     rows = []
     for row in range(logits.shape[0]):
-        routing = route(
-            logits[row : row + 1], chosen[row], experts.shape[1], _CONFIG.scaling_factor
-        )
+        routing = route(logits[row : row + 1], chosen[row], experts.shape[1], scaling_factor)
         by_id = torch.zeros(width, dtype=logits.dtype)
         by_id[routing.experts[0]] = routing.weights[0]
         rows.append(by_id[experts[row]])
@@ -93,29 +94,46 @@ def _weights(logits: Tensor, experts: Tensor) -> Tensor:
 
 
 def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
-    rows, experts_in_all, top_k = shape.rows, _CONFIG.num_experts, _CONFIG.experts_per_token
+    rows, experts_in_all = shape.rows, _CONFIG.num_experts
     generator = torch.Generator().manual_seed(rows)
-    cpu = torch.device("cpu")
     width = experts_in_all + shape.row_padding
-    allocated = poisoned(rows, width, dtype=torch.float32, device=cpu)
+    allocated = poisoned(rows, width, dtype=torch.float32, device=torch.device("cpu"))
     logits = allocated[:, :experts_in_all]
     logits[:] = 2 * torch.randn(rows, experts_in_all, generator=generator)
     bias = 0.2 * torch.randn(experts_in_all, generator=generator)
     if shape.alter is not None:
         shape.alter(logits, bias)
-    logits_on_device = allocated.to(device)[:, :experts_in_all]
+    return _trial(_CONFIG, allocated, bias, launch, device)
+
+
+def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
+    """Make the trial of a recorded launch.
+
+    Raises:
+        RecordingError: the recording lacks an argument.
+    """
+    bias = call.tensor("bias")
+    config = RouterConfig(
+        num_experts=bias.shape[0],
+        experts_per_token=call.tensor("experts").shape[1],
+        scaling_factor=call.number("scaling_factor"),
+    )
+    return _trial(config, call.tensor("logits"), bias, launch, device)
+
+
+def _trial(
+    config: RouterConfig, allocated: Tensor, bias: Tensor, launch: Launch, device: torch.device
+) -> Trial:
+    """Trial on logits whose first columns are used, which lie on the CPU."""
+    rows, top_k, scaling = allocated.shape[0], config.experts_per_token, config.scaling_factor
+    logits = allocated[:, : config.num_experts]
+    logits_on_device = allocated.to(device)[:, : config.num_experts]
     bias_on_device = bias.to(device)
     experts = poisoned(rows, top_k, dtype=torch.int32, device=device)
     weights = poisoned(rows, top_k, dtype=torch.float32, device=device)
 
     def run() -> None:
-        launch(
-            logits_on_device,
-            bias_on_device,
-            experts,
-            weights,
-            scaling_factor=_CONFIG.scaling_factor,
-        )
+        launch(logits_on_device, bias_on_device, experts, weights, scaling_factor=scaling)
 
     def judge() -> tuple[Judgement, ...]:
         ranks = judge_ranks(experts, logits, bias)
@@ -127,12 +145,12 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
             judge_close(
                 "weights",
                 weights,
-                reference=_weights(logits.double(), chosen),
-                same_dtype=_weights(logits, chosen),
+                reference=_weights(logits.double(), chosen, scaling),
+                same_dtype=_weights(logits, chosen, scaling),
             ),
         )
 
-    return Trial(run=run, judge=judge, cost=router_cost(_CONFIG, rows))
+    return Trial(run=run, judge=judge, cost=router_cost(config, rows))
 
 
 def _all_equal(logits: Tensor, bias: Tensor) -> None:
@@ -199,4 +217,5 @@ CASES = (
     _case("bias_decides", "corner", _Shape(3, alter=_bias_decides)),
     _case("tiny_scores", "corner", _Shape(3, alter=_tiny_scores)),
     *(_case(f"m{rows}", "production", _Shape(rows)) for rows in (1, 2, 7, 8, 16, 33, 64)),
+    *(_case(f"rows_m{rows}", "rows", _Shape(rows)) for rows in range(1, MAX_ROWS + 1)),
 )

@@ -1,0 +1,70 @@
+"""`python -m k3decode.export FOLDER [OP ...]`: compile kernels ahead of time, without a GPU.
+
+Writes one object file per kernel, variant and architecture, and an index. A process that uses the
+folder (`K3DECODE_KERNELS=FOLDER`, or `--kernels FOLDER` of the check) compiles nothing.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from k3decode.host.inputs import ARCHITECTURES
+from k3decode.host.kernel_library import KernelKey, write_index
+from k3decode.registry import OPS, op_named
+
+__all__ = ["export_kernels", "main"]
+
+
+def export_kernels(
+    folder: Path, ops: Sequence[str], architectures: Sequence[str]
+) -> list[KernelKey]:
+    """Compile all variants of some ops and write them.
+
+    Args:
+        folder: made if it is missing; files of other kernels in it are left alone.
+        ops: names; those without a kernel are an error.
+        architectures: compilation targets.
+
+    Returns:
+        What was written.
+    """
+    from k3decode.host.compilation import compiled_kernels, object_file  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ops:
+        for compile_variant in op_named(name).variants.values():
+            for architecture in architectures:
+                compile_variant(architecture)
+    written = []
+    for key, compiled in compiled_kernels().items():
+        partial = folder / f"{key.symbol}.partial"
+        partial.write_bytes(object_file(compiled, key.symbol))
+        partial.replace(folder / f"{key.symbol}.o")
+        written.append(key)
+    write_index(folder, written, f"nvidia-cutlass-dsl {version('nvidia-cutlass-dsl')}")
+    return written
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m k3decode.export", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("op", nargs="*", help="ops to compile; all of them by default")
+    parser.add_argument("--architecture", action="append", choices=list(ARCHITECTURES.values()))
+    options = parser.parse_args(arguments)
+    try:
+        ops = [op_named(name).name for name in options.op] or [op.name for op in OPS]
+    except ValueError as error:
+        parser.error(str(error))
+    written = export_kernels(
+        options.folder, ops, options.architecture or list(ARCHITECTURES.values())
+    )
+    size = sum((options.folder / f"{key.symbol}.o").stat().st_size for key in written)
+    print(f"{len(written)} kernels, {size / 1e6:.1f} MB, in {options.folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Launches whose inputs arrive late, for `check --jitter`.
+
+Before each launch every activation is overwritten with poison, and producers bring the true bytes
+back: one kernel per tensor, in random order, each after a random pause. A producer allows dependent
+launches at once, so a kernel that is launched as a dependent runs beside the last producer, and
+what it reads before its own wait is poison. Meanwhile a second stream crowds a random number of SMs
+for a random time, so that the CTAs of one launch start apart.
+
+What this cannot show: a kernel that is launched in plain stream order has nothing to wait for and
+passes; between the kernels of one launch nothing is delayed but what the second stream does; a race
+that needs another order of CTAs than the ones that were drawn stays unseen.
+"""
+
+import inspect
+import random
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from k3decode.device.delayed_copy import CopyConfig, DelayedCopyKernel
+from k3decode.host.inputs import ARCHITECTURES
+from k3decode.op import Launch, Op
+
+__all__ = ["Jitter"]
+
+# About 50 to 300 microseconds at 1.8 GHz: longer than the host needs for the next launch.
+_PAUSE_CYCLES = (90_000, 540_000)
+_PRODUCER_CTAS = 16
+_MAX_CROWDED = 132
+_PRODUCER = CopyConfig(dependent=False, waits=False)
+# Most of an SM's shared memory and half its threads.
+_CROWD = CopyConfig(dependent=False, waits=False, threads=1024, shared_bytes=200_000)
+_RIGHT = CopyConfig(dependent=True, waits=True)
+_WRONG = CopyConfig(dependent=True, waits=False)
+
+
+class Jitter:
+    """Delays on one GPU, drawn from one seed."""
+
+    def __init__(self, device: torch.device, seed: int) -> None:
+        self._device = device
+        self._random = random.Random(seed)  # noqa: S311
+        self._side = torch.cuda.Stream(device)
+        self._scratch = torch.zeros(64, dtype=torch.uint8, device=device)
+        self._architecture = ARCHITECTURES[torch.cuda.get_device_capability(device)]
+        self._kernels = {
+            config: _compiled(config, self._architecture)
+            for config in (_PRODUCER, _CROWD, _RIGHT, _WRONG)
+        }
+
+    def delayed(self, op: Op, launch: Launch) -> Launch:
+        """The launch behind late producers; call it once before without, so that it is compiled."""
+        signature = inspect.signature(launch)
+
+        def launch_late(*positional: Any, **named: Any) -> None:
+            bound = signature.bind(*positional, **named)
+            late = [
+                tensor
+                for name, value in bound.arguments.items()
+                if name not in op.weights
+                for tensor in _tensors(value)
+            ]
+            self._produce_late(late)
+            launch(*positional, **named)
+            torch.cuda.current_stream().wait_stream(self._side)
+
+        return launch_late
+
+    def missing_wait_is_noticed(self) -> bool:
+        """Whether a dependent copy without its wait reads poison, and one with it does not."""
+        return self._copies_rightly(_RIGHT) and not self._copies_rightly(_WRONG)
+
+    def _copies_rightly(self, consumer: CopyConfig) -> bool:
+        source = torch.arange(64, dtype=torch.uint8, device=self._device)
+        target = torch.zeros_like(source)
+        expected = source.clone()
+        # Once before, so that nothing is left to load when it counts.
+        self._copy(consumer, source, target, cycles=0, ctas=1)
+        target.zero_()
+        torch.cuda.synchronize(self._device)
+        self._produce_late([source])
+        self._copy(consumer, source, target, cycles=0, ctas=1)
+        torch.cuda.synchronize(self._device)
+        return bool(torch.equal(target, expected))
+
+    def _produce_late(self, late: list[Tensor]) -> None:
+        spans = [_span(tensor) for tensor in late]
+        true_bytes = [span.clone() for span in spans]
+        for tensor, span in zip(late, spans, strict=True):
+            # Poison that no reader can follow out of its memory: page 0, expert 0, token 0.
+            span.fill_(0xFF if _is_number(tensor) else 0)
+        self._side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._side):
+            self._copy(
+                _CROWD,
+                self._scratch,
+                self._scratch,
+                cycles=self._pause(),
+                ctas=self._random.randint(1, _MAX_CROWDED),
+            )
+        order = list(range(len(spans)))
+        self._random.shuffle(order)
+        for place in order:
+            self._copy(
+                _PRODUCER,
+                true_bytes[place],
+                spans[place],
+                cycles=self._pause(),
+                ctas=_PRODUCER_CTAS,
+            )
+
+    def _pause(self) -> int:
+        return self._random.randint(*_PAUSE_CYCLES)
+
+    def _copy(
+        self, config: CopyConfig, source: Tensor, target: Tensor, *, cycles: int, ctas: int
+    ) -> None:
+        from k3decode.host.compilation import byte_pointer, current_stream  # noqa: PLC0415
+
+        self._kernels[config](
+            byte_pointer(source),
+            byte_pointer(target),
+            source.numel(),
+            cycles,
+            ctas,
+            current_stream(),
+        )
+
+
+def _compiled(config: CopyConfig, architecture: str) -> Any:
+    from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
+
+    arguments = placeholders([torch.uint8, torch.uint8], 2, 1)
+    return compile_kernel(DelayedCopyKernel(config), arguments, architecture)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        if value.numel() and value.device.type == "cuda":
+            yield value
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _tensors(getattr(value, field.name))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _is_number(tensor: Tensor) -> bool:
+    """Whether the bytes are numbers of a format instead of indices."""
+    return bool(tensor.dtype.is_floating_point) or tensor.dtype == torch.uint8
+
+
+def _span(tensor: Tensor) -> Tensor:
+    """All bytes from a view's first to its last element, [N]."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    size = tensor.element_size()
+    start = tensor.storage_offset() * size
+    whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    whole.set_(tensor.untyped_storage())
+    return whole[start : start + extent * size]

@@ -1,0 +1,147 @@
+"""Runs mutants: each in a copy of the package, checked in a process of its own on the GPU.
+
+A mutant whose cases all pass survived: a case is missing. One line of JSON per mutant; the exit
+code is 1 when one survived or could not be judged. With `--keep FILE` the results are kept there.
+Without a GPU nothing runs: the kept results are shown, and the exit code is 1 unless every mutant
+was caught in the device code as it is now.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from k3decode.mutants import MUTANTS, Mutant, mutate
+
+__all__ = ["kept_results", "main", "standing"]
+
+SCHEMA = "k3decode.mutant/2"
+_PARALLEL = 8
+# The references run on the CPU: as many threads per process as cores would fight for them.
+_THREADS = {"OMP_NUM_THREADS": "2"}
+# Rows are the same code at other numbers of rows; a mutant that only they notice needs a corner.
+_GROUPS = ("smoke", "corner", "production")
+_PACKAGE = Path(__file__).parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m k3decode.mutants", description=__doc__)
+    parser.add_argument("op", nargs="*", help="ops whose mutants run; all of them by default")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep results there")
+    parser.add_argument("--commit", default="", help="commit of the code that runs")
+    options = parser.parse_args(arguments)
+    chosen = [mutant for mutant in MUTANTS if not options.op or mutant.op in options.op]
+    if not torch.cuda.is_available():
+        if options.keep is None:
+            parser.error("expected a CUDA device, found none: show kept results with --keep FILE")
+        return _show(chosen, kept_results(options.keep))
+    circumstances = {
+        "gpu": torch.cuda.get_device_name(),
+        "commit": options.commit,
+        "measured_at_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    records = []
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for record in pool.map(_run, chosen):
+            records.append({**record, **circumstances})
+            print(json.dumps(records[-1]), flush=True)
+    if options.keep is not None:
+        _keep(options.keep, records)
+    return 0 if records and all(record["outcome"] == "caught" for record in records) else 1
+
+
+def standing(mutant: Mutant, results: Mapping[tuple[str, str], Mapping[str, object]]) -> str:
+    """What kept results say about a mutant: caught, survived, errored, never run or outdated."""
+    kept = results.get((mutant.op, mutant.name))
+    if kept is None:
+        return "never run"
+    if kept.get("kernel_sha256") != _digest(mutant):
+        return "outdated"
+    return str(kept["outcome"])
+
+
+def kept_results(path: Path) -> dict[tuple[str, str], dict[str, object]]:
+    """Read kept results by op and name; none where there is no file."""
+    if not path.is_file():
+        return {}
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    return {(entry["op"], entry["mutant"]): entry for entry in entries}
+
+
+def _show(
+    mutants: Iterable[Mutant], results: Mapping[tuple[str, str], Mapping[str, object]]
+) -> int:
+    found = []
+    for mutant in mutants:
+        kept = results.get((mutant.op, mutant.name), {})
+        found.append(standing(mutant, results))
+        where = f"{kept.get('gpu', '')} {kept.get('measured_at_utc', '')}".strip()
+        print(f"{found[-1]:10}{mutant.op:14}{mutant.name:44}{where}".rstrip())
+    good = found.count("caught")
+    print(f"no GPU here: {good} of {len(found)} were caught when last run", file=sys.stderr)
+    return 0 if found and good == len(found) else 1
+
+
+def _keep(path: Path, records: Iterable[Mapping[str, object]]) -> None:
+    """Replace what is known of these mutants; forget mutants that are no longer listed."""
+    results: dict[tuple[str, str], Mapping[str, object]] = dict(kept_results(path))
+    results.update({(str(r["op"]), str(r["mutant"])): r for r in records})
+    listed = [(mutant.op, mutant.name) for mutant in MUTANTS]
+    lines = [json.dumps(results[place]) for place in listed if place in results]
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text("\n".join(lines) + "\n")
+    partial.replace(path)
+
+
+def _digest(mutant: Mutant) -> str:
+    """Digest of the mutated text, which tells results of other device code apart."""
+    source = (_PACKAGE / "ops" / mutant.op / mutant.file).read_text()
+    return hashlib.sha256(mutate(mutant, source).encode()).hexdigest()
+
+
+def _run(mutant: Mutant) -> dict[str, object]:
+    digest = _digest(mutant)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / _PACKAGE.name
+        shutil.copytree(_PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        kernel = copy / "ops" / mutant.op / mutant.file
+        kernel.write_text(mutate(mutant, kernel.read_text()))
+        path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+        groups = [word for group in _GROUPS for word in ("--group", group)]
+        command = [sys.executable, "-m", "k3decode.check", mutant.op, "--json", "--until-bad"]
+        done = subprocess.run(
+            [*command, *groups],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **_THREADS},
+        )
+    return {**_judged(mutant, done.stdout), "kernel_sha256": digest}
+
+
+def _judged(mutant: Mutant, stdout: str) -> dict[str, object]:
+    """A mutant is caught by a failed case; a case that could not be judged proves nothing."""
+    reports = [json.loads(line) for line in stdout.splitlines()]
+    last = reports[-1] if reports else None
+    outcomes = {"failed": "caught", "errored": "errored", "passed": "survived"}
+    bad = last is not None and last["outcome"] != "passed"
+    return {
+        "schema": SCHEMA,
+        "op": mutant.op,
+        "mutant": mutant.name,
+        "outcome": "errored" if last is None else outcomes[last["outcome"]],
+        "cases_until_then": len(reports),
+        "example": f"{last['case']}: {last['sentences'][0]}" if last and bad else None,
+    }
