@@ -45,10 +45,17 @@ class MoeWeights:
     norm_eps: float
 
 
-def routed_experts(latent: Tensor, routing: Routing, weights: MoeWeights) -> Tensor:
+def routed_experts(
+    latent: Tensor,
+    routing: Routing,
+    weights: MoeWeights,
+    *,
+    inner_dtype: torch.dtype | None = None,
+) -> Tensor:
     """Weighted sum of each token's experts; latent [T, L], returns [T, L].
 
     Experts are walked in the order of their ids, so a token's sum does not depend on the others.
+    Inner activations are rounded to `inner_dtype` where one is given, as kernels do.
     """
     total = torch.zeros_like(latent)
     beta, linear_beta = weights.shared.beta, weights.shared.linear_beta
@@ -56,6 +63,8 @@ def routed_experts(latent: Tensor, routing: Routing, weights: MoeWeights) -> Ten
         tokens, place = torch.where(routing.experts == expert)
         rows = latent[tokens]
         inner = situ(rows @ weights.w1[expert].T, rows @ weights.w3[expert].T, beta, linear_beta)
+        if inner_dtype is not None:
+            inner = inner.to(inner_dtype).to(rows.dtype)
         share = routing.weights[tokens, place][:, None]
         total[tokens] += share * (inner @ weights.w2[expert].T)
     return total

@@ -1,0 +1,135 @@
+# mypy: ignore-errors
+"""Token slots sorted by expert, worked out by every CTA for itself in shared memory.
+
+A slot is one choice of one row. A bit per row and expert says who chose whom, so an expert's slots
+come in the order of the rows whatever thread comes first, and nothing is asked of the host. An id
+outside the experts marks a slot that nobody serves.
+"""
+
+import cutlass
+from cutlass import Int32, cute
+from cutlass.memory import SmemAllocator
+
+from k3decode.device.row_io import WARP_SIZE
+
+__all__ = ["SlotGroups", "group_slots"]
+
+# Rows whose bits fit the two words of an expert.
+_WORD_ROWS = 32
+_COUNT_BITS = 16
+
+
+class SlotGroups:
+    """Shared memory of one CTA."""
+
+    def __init__(
+        self, smem: SmemAllocator, *, num_experts: int, top_k: int, max_slots: int, threads: int
+    ) -> None:
+        def integers(count: int) -> cute.Tensor:
+            return smem.allocate_tensor(Int32, cute.make_layout(count), 16)
+
+        self.num_experts = num_experts
+        self.top_k = top_k
+        self.max_slots = max_slots
+        self.threads = threads
+        self.sRows = integers(2 * num_experts)
+        self.sFirstOf = integers(num_experts)
+        self.sTotals = integers(threads // WARP_SIZE)
+        self.sExpert = integers(num_experts)
+        """Ids of the chosen experts, ascending."""
+        self.sFirst = integers(num_experts + 1)
+        """First position of each chosen expert, and the end of the last."""
+        self.sSlot = integers(max_slots)
+        """Slot at each position."""
+
+
+@cute.jit
+def group_slots(groups: cutlass.Constexpr, mExperts: cute.Tensor, rows: Int32) -> Int32:
+    """Fill the groups from ids [rows * top_k]; returns the number of chosen experts."""
+    g = groups
+    sRows, sFirstOf, sSlot = g.sRows, g.sFirstOf, g.sSlot
+    tid, _, _ = cute.arch.thread_idx()
+    slots = rows * g.top_k
+    for i in cutlass.range_constexpr(-(-2 * g.num_experts // g.threads)):
+        word = tid + i * g.threads
+        if word < 2 * g.num_experts:
+            sRows[word] = 0
+    cute.arch.sync_threads()
+    for i in cutlass.range_constexpr(-(-g.max_slots // g.threads)):
+        slot = tid + i * g.threads
+        expert = Int32(-1)
+        if slot < slots:
+            expert = mExperts[slot]
+        if expert >= 0 and expert < g.num_experts:
+            row = slot // g.top_k
+            word = 2 * expert + row // _WORD_ROWS
+            cute.arch.atomic_or(sRows.iterator + word, Int32(1) << row % _WORD_ROWS)
+    cute.arch.sync_threads()
+    chosen = _number_positions(g, tid)
+    for i in cutlass.range_constexpr(-(-g.max_slots // g.threads)):
+        slot = tid + i * g.threads
+        expert = Int32(-1)
+        if slot < slots:
+            expert = mExperts[slot]
+        if expert >= 0 and expert < g.num_experts:
+            sSlot[sFirstOf[expert] + _rank(sRows, expert, slot // g.top_k)] = slot
+    cute.arch.sync_threads()
+    return chosen
+
+
+@cute.jit
+def _number_positions(groups: cutlass.Constexpr, tid: Int32) -> Int32:
+    """Number experts and positions by one sum over the threads; returns the number of experts."""
+    g = groups
+    sFirstOf, sFirst, sExpert, sTotals = g.sFirstOf, g.sFirst, g.sExpert, g.sTotals
+    lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
+    per_thread = -(-g.num_experts // g.threads)
+    mine = Int32(0)
+    for i in cutlass.range_constexpr(per_thread):
+        mine = mine + _packed_count(g.sRows, g.num_experts, tid * per_thread + i)
+    total = mine
+    for step in cutlass.range_constexpr(5):
+        other = cute.arch.shuffle_sync_up(total, 1 << step, mask_and_clamp=0)
+        total = total + other if lane >= 1 << step else total
+    if lane == WARP_SIZE - 1:
+        sTotals[warp] = total
+    cute.arch.sync_threads()
+    before = total - mine
+    everything = Int32(0)
+    for other_warp in cutlass.range_constexpr(g.threads // WARP_SIZE):
+        part = sTotals[other_warp]
+        before = before + part if other_warp < warp else before
+        everything = everything + part
+    for i in cutlass.range_constexpr(per_thread):
+        expert = tid * per_thread + i
+        count = _packed_count(g.sRows, g.num_experts, expert)
+        if count > 0:
+            first = before & ((1 << _COUNT_BITS) - 1)
+            sExpert[before >> _COUNT_BITS] = expert
+            sFirst[before >> _COUNT_BITS] = first
+            sFirstOf[expert] = first
+        before = before + count
+    if tid == 0:
+        sFirst[everything >> _COUNT_BITS] = everything & ((1 << _COUNT_BITS) - 1)
+    cute.arch.sync_threads()
+    return everything >> _COUNT_BITS
+
+
+@cute.jit
+def _packed_count(sRows: cute.Tensor, num_experts: cutlass.Constexpr, expert: Int32) -> Int32:
+    """One expert in the upper half and its rows in the lower; 0 for an expert nobody chose."""
+    count = Int32(0)
+    if expert < num_experts:
+        count = cute.arch.popc(sRows[2 * expert])
+        count = count + cute.arch.popc(sRows[2 * expert + 1])
+    return count + (1 << _COUNT_BITS) if count > 0 else count
+
+
+@cute.jit
+def _rank(sRows: cute.Tensor, expert: Int32, row: Int32) -> Int32:
+    """How many rows before this one chose the expert."""
+    below = (Int32(1) << row % _WORD_ROWS) - 1
+    low, high = sRows[2 * expert], sRows[2 * expert + 1]
+    in_low = cute.arch.popc(low & below)
+    in_both = cute.arch.popc(low) + cute.arch.popc(high & below)
+    return in_low if row < _WORD_ROWS else in_both

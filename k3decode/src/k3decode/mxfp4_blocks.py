@@ -1,0 +1,121 @@
+"""MXFP4 weights in the order in which the lanes of a warp use them; exact, in plain torch.
+
+A block is 32 rows by 32 columns, one scale group wide. One lane holds four words of it: rows g,
+g + 8, g + 16, g + 24 for g = lane // 4, and columns 8 t to 8 t + 7 for t = lane % 4. Two words carry
+eight pairs of neighbouring columns. Their bits are placed so that one rotation and one mask make a
+pair of BF16 numbers: sign to bit 15, exponent and mantissa to bits 8 to 6, which is the value times
+2^-126. Three pairs fit a word that way; the bits left over in two words are two more, after one
+rotation brings them together.
+
+Scales stay bytes: of each block, eight words of four rows g, g + 8, g + 16, g + 24.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "BLOCK_BYTES",
+    "BLOCK_ROWS",
+    "BORROW_MASK",
+    "BORROW_ROTATION",
+    "PAIR_ROTATIONS",
+    "SHARED_ROTATIONS",
+    "pack_blocks",
+    "pack_scales",
+    "unpack_blocks",
+    "unpack_scales",
+]
+
+BLOCK_ROWS = 32
+"""Weight rows of one block."""
+
+BLOCK_BYTES = 512
+"""Bytes of one block without its 32 bytes of scales."""
+
+PAIR_ROTATIONS = (0, 4, 26)
+"""Rotations to the right that bring pairs 0 to 2 of a word's row into place."""
+
+SHARED_ROTATIONS = (8, 30)
+"""Rotations to the right of the combined word that bring pair 3 of both rows into place."""
+
+BORROW_MASK = 0x60306030
+"""Bits of the combined word that come from the first word."""
+
+BORROW_ROTATION = 2
+"""Rotation to the left of the second word before it fills the other bits of the combined word."""
+
+_WORD_BITS = 32
+_HALF_BITS = 16
+# Places of mantissa, exponent low, exponent high and sign in BF16 as the mask leaves them.
+_FIELD = (6, 7, 8, 15)
+# Columns of one row in one word.
+_WORD_COLUMNS = 8
+
+
+class _Place(NamedTuple):
+    """One bit of eight columns of two rows, and where the two words have it."""
+
+    row: int
+    column: int
+    bit: int
+    byte: int
+    shift: int
+
+
+def _source(row: int, pair: int, goal: int) -> tuple[int, int]:
+    """Word, and place in it, of the bit that the kernels bring to place `goal` of a pair."""
+    if pair < len(PAIR_ROTATIONS):
+        return row, (goal + PAIR_ROTATIONS[pair]) % _WORD_BITS
+    place = (goal + SHARED_ROTATIONS[row]) % _WORD_BITS
+    if BORROW_MASK >> place & 1:
+        return 0, place
+    return 1, (place - BORROW_ROTATION) % _WORD_BITS
+
+
+def _places() -> tuple[_Place, ...]:
+    """Where each bit of eight columns of two rows is in two words."""
+    places = []
+    for row, column, bit in product(range(2), range(_WORD_COLUMNS), range(4)):
+        goal = _FIELD[bit] + _HALF_BITS * (column % 2)
+        word, place = _source(row, column // 2, goal)
+        byte, shift = divmod(_WORD_BITS * word + place, 8)
+        places.append(_Place(row, column, bit, byte, shift))
+    return tuple(places)
+
+
+def pack_blocks(tiles: Tensor) -> Tensor:
+    """Bytes [..., T, 32, C / 2] of row tiles -> [..., T, C / 32, 512]."""
+    nibbles = torch.stack([tiles & 0xF, tiles >> 4], dim=-1).flatten(-2)
+    # Axes: word pair, row of the pair, g, group, t, column.
+    split = nibbles.unflatten(-2, (2, 2, 8)).unflatten(-1, (-1, 4, _WORD_COLUMNS))
+    lanes = split.movedim((-3, -4, -2, -6, -5), (-6, -5, -4, -3, -2))
+    words = torch.zeros(*lanes.shape[:-2], 8, dtype=torch.uint8, device=tiles.device)
+    for place in _places():
+        bits = lanes[..., place.row, place.column] >> place.bit & 1
+        words[..., place.byte] |= bits << place.shift
+    return words.flatten(-4)
+
+
+def unpack_blocks(blocks: Tensor) -> Tensor:
+    """The other way: [..., T, G, 512] -> [..., T, 32, 16 G]."""
+    words = blocks.unflatten(-1, (8, 4, 2, 8))
+    lanes = torch.zeros(*words.shape[:-1], 2, _WORD_COLUMNS, dtype=torch.uint8, device=words.device)
+    for place in _places():
+        bits = words[..., place.byte] >> place.shift & 1
+        lanes[..., place.row, place.column] |= bits << place.bit
+    split = lanes.movedim((-6, -5, -4, -3, -2), (-3, -4, -2, -6, -5))
+    nibbles = split.flatten(-3).flatten(-4, -2).unflatten(-1, (-1, 2))
+    return nibbles[..., 0] | nibbles[..., 1] << 4
+
+
+def pack_scales(tiles: Tensor) -> Tensor:
+    """Bytes [..., T, 32, G] of row tiles -> [..., T, G, 32], four rows of one lane side by side."""
+    return tiles.unflatten(-2, (4, 8)).movedim((-1, -2), (-3, -2)).flatten(-2)
+
+
+def unpack_scales(blocks: Tensor) -> Tensor:
+    """The other way."""
+    return blocks.unflatten(-1, (8, 4)).movedim((-3, -2), (-1, -2)).flatten(-3, -2)

@@ -1,0 +1,20 @@
+"""The op `experts`: routed experts in MXFP4 on a latent row."""
+
+from functools import partial
+
+from k3decode.dims import K3Dims
+from k3decode.op import Op
+from k3decode.ops.experts.cases import CASES
+from k3decode.ops.experts.launch import compile_variant, run_experts, variants
+
+__all__ = ["OP"]
+
+OP = Op(
+    name="experts",
+    launch=run_experts,
+    cases=CASES,
+    variants={
+        name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
+    },
+    weights=frozenset({"packed"}),
+)

@@ -1,0 +1,350 @@
+"""Cases of the routed experts.
+
+Weights are random bytes, so that every E2M1 code occurs, with scales that keep sums in range; the
+reference sees them through `formats`, not through the kernels' order. Corner cases and the sweep
+over the rows have few small experts and pass through the same code; production cases draw K3's 896.
+Between padded rows stands NaN, and so it does in workspace that no slot uses. Each preparation of a
+production case draws other experts, so that timed copies read other weights.
+Not here: an expert twice in one row, which no router makes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from k3decode.dims import K3Dims
+from k3decode.formats import MXFP4_GROUP, unpack_mxfp4
+from k3decode.host.inputs import MAX_ROWS
+from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.ops.dense_mlp.reference import MlpWeights
+from k3decode.ops.experts.config import ExpertsConfig
+from k3decode.ops.experts.cost import experts_cost
+from k3decode.ops.experts.launch import config_for
+from k3decode.ops.experts.packing import PackedExperts, pack_experts
+from k3decode.ops.latent_moe.reference import MoeWeights, routed_experts
+from k3decode.ops.router.reference import Routing
+from k3decode.tolerance import Judgement, judge_bitwise, judge_close
+
+__all__ = ["CASES"]
+
+_DIMS = K3Dims()
+_SMALL = replace(
+    _DIMS, num_experts=24, num_experts_per_token=4, latent_size=512, expert_intermediate_size=128
+)
+# Scales around which random codes give gate and up values of a few units.
+_SCALES = range(119, 124)
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """Experts as a checkpoint stores them."""
+
+    w13: Tensor
+    w13_scales: Tensor
+    w2: Tensor
+    w2_scales: Tensor
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    latent: Tensor
+    """Whole rows, padding included."""
+    experts: Tensor
+    shares: Tensor
+
+
+@dataclass(frozen=True)
+class _Shape:
+    rows: int
+    dims: K3Dims
+    ranks: int
+    row_padding: int = 0
+    wide_scales: bool = False
+    alter_weights: Callable[[_Bytes], None] | None = None
+    alter: Callable[[_Inputs], None] | None = None
+
+    @property
+    def config(self) -> ExpertsConfig:
+        return config_for(self.dims, self.ranks, wide_scales=self.wide_scales)
+
+
+def _weights(shape: _Shape, device: torch.device) -> tuple[_Bytes, PackedExperts]:
+    c = shape.config
+    generator = torch.Generator(device=device).manual_seed(c.inner_size)
+
+    def draw(*extents: int, low: int = 0, high: int = 256) -> Tensor:
+        return torch.randint(
+            low, high, extents, generator=generator, dtype=torch.uint8, device=device
+        )
+
+    scales = partial(draw, low=_SCALES.start, high=_SCALES.stop)
+    experts, latent, inner = c.num_experts, c.latent_size, c.inner_size
+    stored = _Bytes(
+        w13=draw(experts, 2 * inner, latent // 2),
+        w13_scales=scales(experts, 2 * inner, latent // MXFP4_GROUP),
+        w2=draw(experts, latent, inner // 2),
+        w2_scales=scales(experts, latent, inner // MXFP4_GROUP),
+    )
+    if shape.alter_weights is not None:
+        shape.alter_weights(stored)
+    return stored, pack_experts(stored.w13, stored.w13_scales, stored.w2, stored.w2_scales)
+
+
+@cache
+def _kept_weights(dims: K3Dims, ranks: int, device: torch.device) -> tuple[_Bytes, PackedExperts]:
+    """K3's own experts are gigabytes: drawn once for all cases of a process."""
+    return _weights(_Shape(1, dims, ranks), device)
+
+
+def _inputs(shape: _Shape, seed: int) -> _Inputs:
+    c = shape.config
+    generator = torch.Generator().manual_seed(seed)
+    width = c.latent_size + shape.row_padding
+    latent = poisoned(shape.rows, width, dtype=torch.bfloat16, device=torch.device("cpu"))
+    used = torch.randn(shape.rows, c.latent_size, generator=generator)
+    latent[:, : c.latent_size] = used.to(torch.bfloat16)
+    scores = torch.rand(shape.rows, c.num_experts, generator=generator)
+    shares = torch.rand(shape.rows, c.top_k, generator=generator)
+    inputs = _Inputs(
+        latent=latent,
+        experts=scores.topk(c.top_k).indices.to(torch.int32),
+        shares=shares / shares.sum(-1, keepdim=True),
+    )
+    if shape.alter is not None:
+        shape.alter(inputs)
+    return inputs
+
+
+def _served(inputs: _Inputs, config: ExpertsConfig) -> Tensor:
+    return (inputs.experts >= 0) & (inputs.experts < config.num_experts)
+
+
+def _prepare(shape: _Shape, draws: Iterator[int], launch: Launch, device: torch.device) -> Trial:
+    c = shape.config
+    if shape.alter_weights is None:
+        stored, packed = _kept_weights(shape.dims, shape.ranks, device)
+    else:
+        stored, packed = _weights(shape, device)
+    before = _inputs(shape, seed=100 * shape.rows + next(draws))
+    latent, experts, shares = (
+        tensor.to(device, copy=True) for tensor in (before.latent, before.experts, before.shares)
+    )
+    slots = shape.rows * c.top_k
+    inner = poisoned(slots + c.top_k, c.inner_size, dtype=torch.bfloat16, device=device)
+    out = poisoned(
+        shape.rows + 1, c.latent_size + shape.row_padding, dtype=torch.bfloat16, device=device
+    )
+    first_out, unused_inner = out.clone(), inner[slots:].clone()
+
+    def run() -> None:
+        launch(
+            latent[:, : c.latent_size],
+            experts,
+            shares,
+            packed,
+            inner,
+            out[: shape.rows, : c.latent_size],
+            config=c,
+        )
+
+    def judge() -> tuple[Judgement, ...]:
+        written = out[: shape.rows, : c.latent_size].clone()
+        around = out.clone()
+        around[: shape.rows, : c.latent_size] = first_out[: shape.rows, : c.latent_size]
+        run()
+        again = out[: shape.rows, : c.latent_size]
+        rounded = _expected(shape, before, stored, torch.float32).to(torch.bfloat16)
+        return (
+            judge_close(
+                "out",
+                written,
+                reference=_expected(shape, before, stored, torch.float64),
+                same_dtype=rounded,
+            ),
+            judge_bitwise("second run", again, written),
+            judge_bitwise("around out", around, first_out),
+            judge_bitwise("unused inner rows", inner[slots:], unused_inner),
+        )
+
+    served = _served(before, c)
+    cost = experts_cost(
+        c,
+        shape.rows,
+        served_slots=int(served.sum()),
+        experts=int(before.experts[served].unique().numel()),
+    )
+    return Trial(run=run, judge=judge, cost=cost)
+
+
+def _expected(shape: _Shape, inputs: _Inputs, stored: _Bytes, dtype: torch.dtype) -> Tensor:
+    """Reference on the device of the weights; FP32 with the inner rounding, FP64 without.
+
+    Expert by expert, in the order of their ids: thousands of de-quantised ones would not fit.
+    """
+    c, device = shape.config, stored.w13.device
+    served = _served(inputs, c)
+    latent = inputs.latent[:, : c.latent_size].to(device, dtype)
+    total = torch.zeros_like(latent)
+    for expert in inputs.experts[served].unique().tolist():
+        rows, places = torch.where(inputs.experts == expert)
+        one = Routing(
+            experts=torch.zeros(len(rows), 1, dtype=torch.int64, device=device),
+            weights=inputs.shares[rows, places][:, None].to(device, dtype),
+        )
+        total[rows.to(device)] += routed_experts(
+            latent[rows.to(device)],
+            one,
+            _reference_weights(c, stored, expert, dtype),
+            inner_dtype=torch.bfloat16 if dtype == torch.float32 else None,
+        )
+    return total
+
+
+def _reference_weights(
+    config: ExpertsConfig, stored: _Bytes, expert: int, dtype: torch.dtype
+) -> MoeWeights:
+    """One expert, de-quantised."""
+    w13 = unpack_mxfp4(stored.w13[expert], stored.w13_scales[expert]).to(dtype)
+    w2 = unpack_mxfp4(stored.w2[expert], stored.w2_scales[expert]).to(dtype)
+    nothing = torch.empty(0)
+    beta, linear_beta = config.situ_beta, config.situ_linear_beta
+    return MoeWeights(
+        gate=nothing,
+        correction_bias=nothing,
+        down_proj=nothing,
+        norm=nothing,
+        up_proj=nothing,
+        w1=w13[None, : config.inner_size],
+        w3=w13[None, config.inner_size :],
+        w2=w2[None],
+        shared=MlpWeights(nothing, nothing, nothing, beta=beta, linear_beta=linear_beta),
+        top_k=1,
+        scaling_factor=1.0,
+        norm_eps=0.0,
+    )
+
+
+def _skipped_slots(inputs: _Inputs) -> None:
+    inputs.experts[0] = -1
+    inputs.experts[1, ::2] = -1
+    inputs.experts[2, 1] = _SMALL.num_experts
+    # Nobody may read a row without experts, nor the weight of a slot without one.
+    inputs.latent[0] = torch.nan
+    inputs.shares[0] = torch.nan
+    inputs.shares[1, ::2] = torch.nan
+
+
+def _all_skipped(inputs: _Inputs) -> None:
+    inputs.experts[:] = -1
+
+
+def _same_experts(inputs: _Inputs) -> None:
+    inputs.experts[:] = torch.tensor([23, 0, 17, 5], dtype=torch.int32)
+
+
+def _different_experts(inputs: _Inputs) -> None:
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(_SMALL.num_experts, generator=generator)
+    inputs.experts[:] = order.to(torch.int32).view(inputs.experts.shape)
+
+
+def _one_hot_expert(inputs: _Inputs) -> None:
+    # Choice j is among experts 6 j to 6 j + 5, so that no row has one twice.
+    inputs.experts[:] = inputs.experts % 6 + 6 * torch.arange(4, dtype=torch.int32)
+    inputs.experts[:, 2] = 15
+
+
+def _signed_zeros(inputs: _Inputs) -> None:
+    inputs.latent[0] = -0.0
+    inputs.latent[1, ::2] = -0.0
+    inputs.shares[1] = -0.0
+
+
+def _denormal_rows(inputs: _Inputs) -> None:
+    inputs.latent[0] = 2.0**-130
+    inputs.latent[1] = -(2.0**-133)
+
+
+def _unbounded_rows(inputs: _Inputs) -> None:
+    inputs.latent[0, 3] = torch.nan
+    inputs.latent[1, 5] = torch.inf
+    inputs.latent[2, 6] = -torch.inf
+    inputs.latent[2, 7] = torch.inf
+
+
+def _large_rows(inputs: _Inputs) -> None:
+    # Brings weights whose scale bytes are next to zero back into range.
+    inputs.latent[:] = inputs.latent * 2.0**118
+
+
+def _least_scales(stored: _Bytes) -> None:
+    # Weights down to the least BF16 denormals, in every second expert.
+    stored.w13_scales[::2] = stored.w13_scales[::2] - _SCALES.start
+
+
+def _signed_zero_weights(stored: _Bytes) -> None:
+    stored.w13[::2] = 0x88
+    stored.w2[1::2, ::3] = 0x80
+
+
+def _saturated_scales(stored: _Bytes) -> None:
+    # Gate and up rows of one group with the largest finite value in one column, zeros elsewhere.
+    stored.w13[0::4, ::5, 16:32] = 0
+    stored.w13[0::4, ::5, 20] = 0x30
+    stored.w13_scales[0::4, ::5, 1] = 254
+    # A row with one infinite weight.
+    stored.w13[1, 3, :16] = 0
+    stored.w13[1, 3, 0] = 0x07
+    stored.w13_scales[1, 3, 0] = 254
+    # NaN in an inner row, NaN in an output column, nothing but the least scale.
+    stored.w13_scales[2, 9, 2] = 255
+    stored.w2_scales[3, 7, 1] = 255
+    stored.w13_scales[5::4] = 0
+    stored.w2_scales[:, 12] = 0
+    # Large weights of few experts: errors are judged against the largest of a row.
+    stored.w2_scales[7, 11] = 140
+    stored.w2_scales[9, 13, 0] = 128
+
+
+def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
+    return Case(name=name, group=group, prepare=partial(_prepare, shape, count()))
+
+
+def _cases() -> tuple[Case, ...]:
+    small = partial(_Shape, dims=_SMALL, ranks=2)
+    corner = [
+        ("one_row", small(1)),
+        ("full_width", _Shape(5, _SMALL, ranks=1)),
+        ("padded_rows", small(7, row_padding=24)),
+        ("skipped_slots", small(6, alter=_skipped_slots)),
+        ("all_skipped", small(3, alter=_all_skipped)),
+        ("same_experts", small(64, alter=_same_experts)),
+        ("different_experts", small(6, alter=_different_experts)),
+        ("one_hot_expert", small(33, alter=_one_hot_expert)),
+        ("signed_zeros", small(4, alter=_signed_zeros, alter_weights=_signed_zero_weights)),
+        ("denormal_rows", small(3, alter=_denormal_rows)),
+        ("unbounded_rows", small(5, alter=_unbounded_rows)),
+        ("least_scales", small(9, alter=_large_rows, alter_weights=_least_scales)),
+        (
+            "least_scales_wide",
+            small(9, alter=_large_rows, alter_weights=_least_scales, wide_scales=True),
+        ),
+        ("saturated_scales", small(12, alter_weights=_saturated_scales, wide_scales=True)),
+        ("wide_scales_unused", small(3, wide_scales=True)),
+    ]
+    cases = [_case("m3", "smoke", small(3))]
+    cases += [_case(name, "corner", shape) for name, shape in corner]
+    cases += [
+        _case(f"tp{ranks}_m{rows}", "production", _Shape(rows, _DIMS, ranks))
+        for ranks in (8, 16)
+        for rows in (1, 2, 4, 8, 16, 32, 33, 64)
+    ]
+    cases += [_case(f"rows_m{rows}", "rows", small(rows)) for rows in range(1, MAX_ROWS + 1)]
+    return tuple(cases)
+
+
+CASES = _cases()
