@@ -55,6 +55,9 @@ class ArmSpec(Record):
     """Environment variables that this arm adds."""
     overlay_sha256: Sha256 | None
     """Digest of the source overlay that only this arm gets; None without one."""
+    kernel_patterns: tuple[str, ...] = Field(default=(), max_length=20)
+    """Globs of kernel names: a graph belongs to this arm's expected path when it holds a kernel for
+    each of them. Empty where the engine counts steps itself."""
 
 
 class FileDifference(Record):

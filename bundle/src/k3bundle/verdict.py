@@ -49,8 +49,9 @@ class CellCoverage(Record):
     """Boot slot."""
     arm: ArmName
     """Arm of the boot."""
-    source: Literal["host", "device", "unavailable"]
-    """Where the counts come from."""
+    source: Literal["host", "device", "graphs", "unavailable"]
+    """Where the counts come from; `graphs`: the engine's table of replayed graphs and the kernels
+    that a profile found in them."""
     decode_steps: Count
     """Decode and verify steps during the cell."""
     expected_path_steps: Count

@@ -6,6 +6,8 @@ import pytest
 
 from k3bundle.bundle import RunRecords
 from k3bundle.derive import derive
+from k3bundle.isolation_record import IsolationAudit
+from k3bundle.separation import Alteration, SeparationRecord
 from k3bundle.subject import FileDifference
 from k3bundle.verdict import Claim
 
@@ -108,3 +110,81 @@ def test_boots_that_were_not_run_leave_the_run_incomplete() -> None:
     assert claim.status == "INVALID"
     assert "1 boot of 4 finished no cell" in claim.sentence
     assert derive(records).status == "INCOMPLETE"
+
+
+def _separation(**changes: object) -> tuple[SeparationRecord, ...]:
+    record = SeparationRecord(
+        boot_id="boot-1.0",
+        engine_user="other",
+        why_same=None,
+        protected_files=100,
+        alterations=(),
+        alterations_left_out=0,
+        wall_clock_shift_ms=0.0,
+    )
+    return (record.model_copy(update=changes),)
+
+
+def test_a_file_of_the_referee_that_was_altered_fails() -> None:
+    alterations = (Alteration(path="<referee>/k3runner/run.py", kind="content"),)
+    changed = _separation(alterations=alterations, alterations_left_out=2)
+    claim = isolated(replace(a_run(), separation=changed))
+    assert claim.status == "FAIL"
+    assert claim.sentence == (
+        "3 files of the referee were altered while boot-1.0 ran: <referee>/k3runner/run.py "
+        "(content)."
+    )
+    assert derive(replace(a_run(), separation=changed)).status == "FAIL"
+
+
+def test_the_user_of_the_engine_is_told() -> None:
+    other = isolated(replace(a_run(), separation=_separation()))
+    assert other.status == "PASS"
+    assert "Engines ran as another user than the referee" in other.sentence
+    same = _separation(engine_user="same", why_same="The runner is not root.")
+    claim = isolated(replace(a_run(), separation=same))
+    assert claim.status == "PASS"
+    assert claim.sentence.endswith("engines ran as its own user: The runner is not root.")
+
+
+def _audit(*classes: str) -> IsolationAudit:
+    sha = a_run().subject.change.commit_sha
+    files = tuple(
+        {
+            "path": f"{number}.py",
+            "previous_path": None,
+            "change": "changed",
+            "path_class": path_class,
+            "area": "sampling" if path_class == "shared" else "",
+            "rule": "",
+            "content": "python",
+            "added_lines": 1,
+            "removed_lines": 0,
+            "symbols": (),
+            "unread": None,
+        }
+        for number, path_class in enumerate(classes)
+    )
+    return IsolationAudit.model_validate(
+        {
+            "policy": {"name": "vllm", "sha256": "0" * 64},
+            "base_sha": "0" * 40,
+            "head_sha": sha,
+            "compared_sha": "0" * 40,
+            "comparison": "merge_base",
+            "files": files,
+            "selections": (),
+            "writes": (),
+            "returns": (),
+            "device_functions": 0,
+            "notes": (),
+        }
+    )
+
+
+def test_the_audit_of_the_change_is_told_beside_the_claim() -> None:
+    shared = isolated(replace(a_run(), isolation=_audit("shared", "model_only", "unnamed")))
+    assert shared.status == "PASS"
+    assert "touches 2 files that other models use: named by no rule, sampling." in shared.sentence
+    alone = isolated(replace(a_run(), isolation=_audit("model_only", "test")))
+    assert "touches no code that other models use" in alone.sentence

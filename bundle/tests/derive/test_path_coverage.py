@@ -1,5 +1,6 @@
 """Which path served the decode steps of a cell."""
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from k3bundle.bundle import RunRecords
 from k3bundle.coverage import CoverageSnapshot, StepCount
 from k3bundle.derive import derive
+from k3bundle.graph_record import GraphRow, GraphTable, KernelProfile
 from k3bundle.record import MAX_SAFE_INTEGER
 from k3bundle.verdict import CellCoverage, CellInvalid, CellPass, CellResult
 
@@ -194,3 +196,72 @@ def test_a_single_server_may_have_no_coverage() -> None:
     assert cell_named(with_coverage(a_run(plan), "chat", 0), "chat").status == "PASS"
     stock = coverage_of("chat", plan.boots[0], path="stock")
     assert invalid(with_coverage(a_run(plan), "chat", 0, *stock), "chat").cause == "measures_stock"
+
+
+PATTERN = "*kda_decode*"
+
+
+def _table(boot_id: str, moment: Literal["before", "after"], count: int) -> GraphTable:
+    row = GraphRow(unpadded_tokens=1, padded_tokens=1, mode="FULL", count=count)
+    return GraphTable(
+        boot_id=boot_id, cell_id="greedy", moment=moment, capture_sizes=(1, 2, 4), rows=(row,)
+    )
+
+
+def with_graphs(kernels: dict[str, str], *, patterns: tuple[str, ...] = (PATTERN,)) -> RunRecords:
+    """A run whose engine counts no steps, with graph tables of the greedy cell."""
+    plan = a_plan()
+    arms = tuple(
+        one.model_copy(update={"kernel_patterns": patterns if one.name == "candidate" else ()})
+        for one in plan.arms
+    )
+    records = a_run(plan.model_copy(update={"arms": arms}))
+    coverage = tuple(
+        one.model_copy(update={"source": "unavailable", "counts": (), "configured_backend": None})
+        if one.cell_id == "greedy"
+        else one
+        for one in records.coverage
+    )
+    graphs: list[GraphTable | KernelProfile] = []
+    for slot in boot_slots():
+        boot_id = f"boot-{slot.slot}.0"
+        graphs += [_table(boot_id, "before", 5), _table(boot_id, "after", 45)]
+        graphs.append(
+            KernelProfile(
+                boot_id=boot_id,
+                unpadded_tokens=1,
+                steps=3,
+                graph_steps=3,
+                kernels=(kernels[slot.arm], "nvjet"),
+            )
+        )
+    return replace(records, coverage=coverage, graphs=tuple(graphs))
+
+
+def test_replayed_graphs_with_the_paths_kernels_cover_both_arms() -> None:
+    cell = cell_named(with_graphs({"baseline": "fla_kda", "candidate": "kda_decode_sm103"}))
+    assert isinstance(cell, CellPass)
+    assert [(one.source, one.decode_steps, one.share) for one in cell.coverage[:2]] == [
+        ("graphs", 40, 1.0),
+        ("graphs", 40, 1.0),
+    ]
+
+
+def test_a_candidate_whose_graphs_hold_only_stock_kernels_measures_stock() -> None:
+    cell = invalid(with_graphs({"baseline": "fla_kda", "candidate": "fla_kda"}))
+    assert cell.cause == "measures_stock"
+    assert cell.reason.startswith("measures stock")
+    assert "its graph holds no kernel *kda_decode*" in cell.reason
+
+
+def test_a_baseline_whose_graphs_hold_the_candidates_kernels_is_not_the_baseline() -> None:
+    cell = invalid(with_graphs({"baseline": "kda_decode", "candidate": "kda_decode"}))
+    assert cell.cause == "no_coverage"
+    assert "The baseline was not served by its own path" in cell.reason
+
+
+def test_graphs_without_patterns_are_no_coverage() -> None:
+    kernels = {"baseline": "fla_kda", "candidate": "kda_decode"}
+    cell = invalid(with_graphs(kernels, patterns=()))
+    assert cell.cause == "no_coverage"
+    assert "the subject names no kernel of the path" in cell.reason

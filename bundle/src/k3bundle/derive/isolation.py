@@ -1,8 +1,9 @@
 """Whether the arms differ only in what the plan declares.
 
-Two facts decide: the installed engine files are those of the wheel's RECORD, and the effective
-configuration that the running servers report differs, within each pair of boots, only in keys that
-the plan allows. Arguments on a command line are not enough: an engine may ignore them.
+Three facts decide: no file of the referee changed while an engine ran, the installed engine files
+are those of the wheel's RECORD, and the effective configuration that the running servers report
+differs, within each pair of boots, only in keys that the plan allows. Arguments on a command line
+are not enough: an engine may ignore them. An audit of the change is told beside it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from k3bundle.bundle import RunRecords
 from k3bundle.derive.plan_shape import Pair, pairs, plan_problem
 from k3bundle.derive.selection import Selection
 from k3bundle.derive.sentences import counted, listed, quote
+from k3bundle.isolation_record import outside_files
 from k3bundle.run import BootReady
 
 __all__ = ["Isolation", "judge_isolation"]
@@ -35,6 +37,9 @@ def judge_isolation(records: RunRecords, selection: Selection) -> Isolation:
     problem = plan_problem(records.plan)
     if problem is not None:
         return Isolation("INVALID", problem)
+    altered = _alteration(records)
+    if altered is not None:
+        return Isolation("FAIL", altered)
     engine = records.subject.engine
     if engine.differences:
         files = listed([f"{d.path} ({d.kind})" for d in engine.differences])
@@ -45,6 +50,17 @@ def judge_isolation(records: RunRecords, selection: Selection) -> Isolation:
     if engine.files_checked == 0:
         return Isolation("INVALID", "No engine file was compared with the RECORD of its wheel.")
     return _judge_configurations(records, selection)
+
+
+def _alteration(records: RunRecords) -> str | None:
+    """Which of the referee's files changed while an engine ran; None when none did."""
+    for record in records.separation:
+        if record.alterations:
+            files = listed([f"{quote(one.path)} ({one.kind})" for one in record.alterations])
+            count = len(record.alterations) + record.alterations_left_out
+            found = counted(count, "file of the referee was", "files of the referee were")
+            return f"{found} altered while {record.boot_id} ran: {files}."
+    return None
 
 
 def _judge_configurations(records: RunRecords, selection: Selection) -> Isolation:
@@ -133,5 +149,31 @@ def _pass_sentence(records: RunRecords, allowed: list[str]) -> str:
     )
     return (
         f"{counted(checked, 'engine file')} match the RECORD of the installed wheel, and the arms "
-        f"{differ}."
+        f"{differ}.{_separation_words(records)}{_audit_words(records)}"
+    )
+
+
+def _separation_words(records: RunRecords) -> str:
+    if not records.separation:
+        return ""
+    same = [record for record in records.separation if record.engine_user == "same"]
+    if not same:
+        return " Engines ran as another user than the referee, whose files did not change."
+    return (
+        " The referee's files did not change, but engines ran as its own user: "
+        f"{quote(same[0].why_same or 'for no reason that is recorded')}."
+    )
+
+
+def _audit_words(records: RunRecords) -> str:
+    """What the audit of the change says; it names places and decides nothing."""
+    if records.isolation is None:
+        return ""
+    outside = outside_files(records.isolation)
+    if not outside:
+        return " By its audit the change touches no code that other models use."
+    areas = sorted({file.area or "named by no rule" for file in outside})
+    return (
+        f" By its audit the change touches {counted(len(outside), 'file')} that other models use: "
+        f"{listed([quote(area) for area in areas])}."
     )

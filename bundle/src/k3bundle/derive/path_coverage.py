@@ -2,20 +2,23 @@
 
     share = decode and verify steps that the arm's expected path served / all of them
 
-Both counts are the difference of the snapshots after and before the cell. An arm counts as itself
-only when its share reaches the plan's minimum; the engine's arguments prove nothing.
+Both counts are the difference of the snapshots after and before the cell; where the engine counts
+no steps itself they follow from its table of replayed graphs (`graph_steps.py`). An arm counts as
+itself only when its share reaches the plan's minimum; the engine's arguments prove nothing.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from k3bundle.coverage import CoverageSnapshot
+from k3bundle.coverage import StepCount
+from k3bundle.derive.graph_steps import graph_steps
 from k3bundle.derive.plan_shape import arm
 from k3bundle.derive.problem import Problem
 from k3bundle.derive.selection import CellBoot
 from k3bundle.derive.sentences import percent, quote
-from k3bundle.plan import BootSlot, Plan, ServingCell
+from k3bundle.plan import BootSlot, FeatureCell, Plan, ServingCell
 from k3bundle.record import MAX_SAFE_INTEGER
 from k3bundle.schedule import RunnableCell
 from k3bundle.subject import ArmSpec
@@ -68,23 +71,53 @@ def read_coverage(boot: CellBoot, plan: Plan, cell: RunnableCell) -> CoverageRea
         contradiction=None,
         steps_aside=steps_aside,
     )
+    spec = expected_spec(boot.slot, plan, steps_aside=steps_aside)
     if before is None or after is None or "unavailable" in (before.source, after.source):
-        return nothing
+        return _read_graphs(boot, plan, cell, spec, nothing)
     if before.source != after.source:
         return replace(nothing, contradiction="the counts before and after have other sources")
-    steps = _steps(after)
-    steps.subtract(_steps(before))
+    steps = _steps(after.counts)
+    steps.subtract(_steps(before.counts))
     if any(count < 0 for count in steps.values()):
         return replace(nothing, contradiction="a step counter went backwards during the cell")
     if sum(steps.values()) > MAX_SAFE_INTEGER:
         return replace(nothing, contradiction="the step counts are beyond 2^53")
-    spec = expected_spec(boot.slot, plan, steps_aside=steps_aside)
-    return replace(nothing, record=_counted(nothing.record, after, steps, spec))
+    return replace(nothing, record=_counted(nothing.record, after.source, steps, spec))
 
 
-def _counted(
-    empty: CellCoverage, after: CoverageSnapshot, steps: _Steps, spec: ArmSpec | None
-) -> CellCoverage:
+def _read_graphs(
+    boot: CellBoot,
+    plan: Plan,
+    cell: RunnableCell,
+    spec: ArmSpec | None,
+    nothing: CoverageReading,
+) -> CoverageReading:
+    """Read the tables of replayed graphs of an engine that counts no steps itself.
+
+    Both arms are looked at for the candidate's kernels: the baseline's steps are stock's unless
+    these kernels are found in them.
+    """
+    before, after, candidate = boot.graphs.before, boot.graphs.after, arm(plan, "candidate")
+    if before is None or after is None or candidate is None:
+        return nothing
+    deployment = next((one for one in plan.deployments if one.name == cell.deployment), None)
+    reading = graph_steps(
+        before,
+        after,
+        boot.profiles,
+        expected_path=candidate.expected_path,
+        kernel_patterns=candidate.kernel_patterns,
+        # Feature cells send one request at a time.
+        requests=1 if isinstance(cell, FeatureCell) else cell.concurrency,
+        draft_tokens=deployment.draft_tokens if deployment else 0,
+    )
+    if reading.problem is not None:
+        return replace(nothing, contradiction=reading.problem)
+    record = _counted(nothing.record, "graphs", _steps(reading.steps), spec)
+    return replace(nothing, record=record)
+
+
+def _counted(empty: CellCoverage, source: str, steps: _Steps, spec: ArmSpec | None) -> CellCoverage:
     expected_path = spec.expected_path if spec else None
     decode = {key: n for key, n in steps.items() if key[0] in _DECODE_KINDS}
     total = sum(decode.values())
@@ -95,7 +128,7 @@ def _counted(
             reasons[reason] += n
     return empty.model_copy(
         update={
-            "source": after.source,
+            "source": source,
             "decode_steps": total,
             "expected_path_steps": expected,
             "share": expected / total if total else None,
@@ -104,9 +137,9 @@ def _counted(
     )
 
 
-def _steps(snapshot: CoverageSnapshot) -> _Steps:
+def _steps(counts: Iterable[StepCount]) -> _Steps:
     steps: _Steps = Counter()
-    for entry in snapshot.counts:
+    for entry in counts:
         steps[entry.kind, entry.path, entry.reason] += entry.count
     return steps
 

@@ -14,6 +14,7 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 from k3bundle.bundle import RunRecords
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.derive.plan_shape import slots, slots_of
+from k3bundle.graph_record import GraphTable, KernelProfile
 from k3bundle.plan import BootSlot, SkippedCell
 from k3bundle.request import RequestRecord
 from k3bundle.run import CellFinished
@@ -47,6 +48,7 @@ class Bracket(Generic[S]):
 
 _NO_COVERAGE: Final = Bracket[CoverageSnapshot](None, None)
 _NO_COUNTERS: Final = Bracket[EngineCounters](None, None)
+_NO_GRAPHS: Final = Bracket[GraphTable](None, None)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class CellBoot:
     """Telemetry during the cell, by time."""
     telemetry_missing: str | None
     """Why the runner had no telemetry, when it said so."""
+    graphs: Bracket[GraphTable]
+    """Tables of replayed graphs around the cell."""
+    profiles: tuple[KernelProfile, ...]
+    """Kernels of graphs by size, from a profile of the boot."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ def select(records: RunRecords) -> Selection:
         requests[request.boot_id, request.cell_id].append(request)
     coverage = _brackets(records.coverage)
     counters = _brackets(records.counters)
+    graphs = _brackets(event for event in records.graphs if event.event == "table")
     samples, missing = _telemetry(records)
     cells: dict[str, list[CellBoot]] = defaultdict(list)
     for number, cell_id in sorted(first):
@@ -124,6 +131,12 @@ def select(records: RunRecords) -> Selection:
             finished=event,
             samples=tuple(sorted(samples.get(key, ()), key=lambda sample: sample.at_ns)),
             telemetry_missing=missing.get(key),
+            graphs=graphs.get(key, _NO_GRAPHS),
+            profiles=tuple(
+                event
+                for event in records.graphs
+                if event.event == "profile" and event.boot_id == boot_id
+            ),
         )
         cells[cell_id].append(boot)
     return Selection(
