@@ -3,7 +3,8 @@
 Each case is captured in a graph of several launches on buffers of their own, together larger than
 the L2 cache where memory allows, and replayed; the time is the median replay divided by the
 launches, so it holds the gap between two launches too. One line of JSON per case, with the byte
-floor: the bytes the case must move at the GPU's peak bandwidth.
+floor: the bytes the case must move at the GPU's peak bandwidth. Beside cases that read much stands
+the time in which the same GPU, in the same run, only reads as many bytes.
 """
 
 import argparse
@@ -12,18 +13,22 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import torch
 
 from k3decode.check import check_op
-from k3decode.cost import roofline_us
+from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
 from k3decode.op import Case, Op, Trial
 from k3decode.registry import OPS, op_named
+
+if TYPE_CHECKING:
+    from k3decode.read_rate import ReadRate
 
 __all__ = ["CaseTiming", "main", "time_case"]
 
@@ -33,6 +38,10 @@ _ROTATED_BYTES = 240_000_000
 _MAX_COPIES = 48
 _WARM_UP_REPLAYS = 5
 _REPLAYS = 30
+# Below this a read is all launch and latency, and its time says little about another kernel's.
+_LITTLE_BYTES = 4_000_000
+# Two pieces of the largest case.
+_READ_BUFFER_BYTES = 4_000_000_000
 
 
 @dataclass(frozen=True)
@@ -54,28 +63,41 @@ class CaseTiming:
     copies: int
     """Buffers that are rotated; together below the L2 cache, the time is a warm one."""
     cold: bool
+    read_us: float | None
+    """Time of a kernel that only reads `read_bytes`; None for cases that read little."""
+    read_ratio: float | None
+    """Latency over that time."""
+    facts: Mapping[str, int]
+    """What the op says beside it; a mean over the copies, rounded down."""
 
 
-def time_case(op: Op, case: Case, device: torch.device, gpu_name: str) -> CaseTiming:
+def time_case(
+    op: Op, case: Case, device: torch.device, gpu_name: str, reads: "ReadRate"
+) -> CaseTiming:
     """Capture, replay, take the median."""
     first = case.prepare(op.launch, device)
     copies = min(_MAX_COPIES, max(2, -(-_ROTATED_BYTES // first.cost.bytes)))
     trials = [first, *(case.prepare(op.launch, device) for _ in range(copies - 1))]
-    replays = _replay_us(trials)
+    replays = _replay_us([trial.run for trial in trials])
     latency = statistics.median(replays) / copies
-    floor = roofline_us(first.cost, gpu_named(gpu_name))
+    cost = _mean_cost(trials)
+    floor = roofline_us(cost, gpu_named(gpu_name))
+    read_us = reads.read_us(cost.read_bytes, copies) if cost.read_bytes > _LITTLE_BYTES else None
     return CaseTiming(
         op=op.name,
         case=case.name,
         latency_us=round(latency, 3),
         spread_us=round((max(replays) - min(replays)) / copies, 3),
-        bandwidth_gb_per_s=round(first.cost.bytes / latency / 1e3, 1),
+        bandwidth_gb_per_s=round(cost.bytes / latency / 1e3, 1),
         roofline_us=round(floor, 4),
         sol_fraction=round(floor / latency, 4),
-        read_bytes=first.cost.read_bytes,
-        write_bytes=first.cost.write_bytes,
+        read_bytes=cost.read_bytes,
+        write_bytes=cost.write_bytes,
         copies=copies,
-        cold=copies * first.cost.bytes >= _ROTATED_BYTES,
+        cold=copies * cost.bytes >= _ROTATED_BYTES,
+        read_us=None if read_us is None else round(read_us, 3),
+        read_ratio=None if read_us is None else round(latency / read_us, 3),
+        facts={name: sum(trial.facts[name] for trial in trials) // copies for name in first.facts},
     )
 
 
@@ -93,6 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
     device = torch.device("cuda")
     circumstances = _circumstances(options.commit)
+    from k3decode.read_rate import ReadRate  # noqa: PLC0415
+
+    reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
     red = 0
     for op in ops:
         found = check_op(op, op.launch, device, groups=("smoke", "corner", "production"))
@@ -103,20 +128,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         for case in op.cases:
             if case.group == "production":
-                timing = time_case(op, case, device, str(circumstances["gpu"]))
+                timing = time_case(op, case, device, str(circumstances["gpu"]), reads)
                 record = {"schema": SCHEMA, **asdict(timing), **circumstances}
                 print(json.dumps(record, allow_nan=False), flush=True)
     return 1 if red else 0
 
 
-def _replay_us(trials: Sequence[Trial]) -> list[float]:
-    """Microseconds of each replay of a graph with one launch per trial."""
-    for trial in trials:
-        trial.run()
+def _mean_cost(trials: Sequence[Trial]) -> Cost:
+    """Copies may draw other inputs, and then read other amounts."""
+    return Cost(
+        flops=sum(trial.cost.flops for trial in trials) // len(trials),
+        read_bytes=sum(trial.cost.read_bytes for trial in trials) // len(trials),
+        write_bytes=sum(trial.cost.write_bytes for trial in trials) // len(trials),
+    )
+
+
+def _replay_us(launches: Sequence[Callable[[], None]]) -> list[float]:
+    """Microseconds of each replay of a graph with these launches."""
+    for launch in launches:
+        launch()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for trial in trials:
-            trial.run()
+        for launch in launches:
+            launch()
     for _ in range(_WARM_UP_REPLAYS):
         graph.replay()
     times = []

@@ -55,6 +55,28 @@ MUTANTS = (
     ),
     Mutant("embedding", "zeros_forgotten", "rRow.fill(0.0)", "rRow.fill(1.0)"),
     Mutant(
+        "experts", "share_forgotten", "total + share * sums[2 * j + i]", "total + sums[2 * j + i]"
+    ),
+    Mutant("experts", "gate_and_up_swapped", "situ(gate, up,", "situ(up, gate,"),
+    Mutant(
+        "experts",
+        "second_chunk_takes_the_first_columns",
+        "gToken, start + chunk, c.wide_scales",
+        "gToken, start, c.wide_scales",
+    ),
+    Mutant(
+        "experts",
+        "tokens_beyond_eight_take_the_first",
+        "first + cutlass.min(column + lane // 4, tokens - 1), None]",
+        "first + cutlass.min(lane // 4, tokens - 1), None]",
+    ),
+    Mutant(
+        "experts",
+        "experts_of_the_last_warp_forgotten",
+        "range_constexpr(c.down_warps)",
+        "range_constexpr(c.down_warps - 1)",
+    ),
+    Mutant(
         "kda",
         "taps_in_the_wrong_order",
         "mixed + weight[j] * window[t + j]",
@@ -92,6 +114,15 @@ MUTANTS = (
         "sQkv[t, None, None], sDecay[t, None]",
         "sQkv[t, None, None], sDecay[0, None]",
     ),
+    Mutant("latent_norm", "eps_forgotten", "(1.0 / c.width) + c.eps", "(1.0 / c.width)"),
+    Mutant("latent_norm", "last_warp_forgotten", "if lane < c.warps:", "if lane < c.warps - 1:"),
+    Mutant("moe_tail", "shared_subtracted", "(routed + shared)", "(routed - shared)"),
+    Mutant(
+        "moe_tail",
+        "first_part_only",
+        "vector = part * self.config.threads + tid",
+        "vector = part * 0 + tid",
+    ),
     Mutant("router", "not_renormalised", "score / (total + _SUM_FLOOR)", "score"),
     Mutant(
         "router",
@@ -105,6 +136,13 @@ MUTANTS = (
         "score = _sigmoid(mLogits[row, mine])",
         "score = _sigmoid(mLogits[row, mine]) + mBias[mine]",
     ),
+    Mutant(
+        "situ",
+        "gate_taken_twice",
+        "mGateUp[row, None], vectors + vector",
+        "mGateUp[row, None], vector",
+    ),
+    Mutant("situ", "gate_and_up_swapped", "situ(gate, up,", "situ(up, gate,"),
 )
 """Two or more per op, each a mistake somebody could make."""
 

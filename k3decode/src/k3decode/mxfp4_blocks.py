@@ -1,11 +1,11 @@
 """MXFP4 weights in the order in which the lanes of a warp use them; exact, in plain torch.
 
 A block is 32 rows by 32 columns, one scale group wide. One lane holds four words of it: rows g,
-g + 8, g + 16, g + 24 for g = lane // 4, and columns 8 t to 8 t + 7 for t = lane % 4. Two words carry
-eight pairs of neighbouring columns. Their bits are placed so that one rotation and one mask make a
-pair of BF16 numbers: sign to bit 15, exponent and mantissa to bits 8 to 6, which is the value times
-2^-126. Three pairs fit a word that way; the bits left over in two words are two more, after one
-rotation brings them together.
+g + 8, g + 16, g + 24 for g = lane // 4, and columns 8 t to 8 t + 7 for t = lane % 4. Two words
+carry eight pairs of neighbouring columns. Their bits are placed so that one rotation and one mask
+make a pair of BF16 numbers: sign to bit 15, exponent and mantissa to bits 8 to 6, which is the
+value times 2^-126. Three pairs fit a word that way; the bits left over in two words are two more,
+after one rotation brings them together.
 
 Scales stay bytes: of each block, eight words of four rows g, g + 8, g + 16, g + 24.
 """

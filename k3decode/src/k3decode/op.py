@@ -5,7 +5,7 @@ it runs the kernel first, on poisoned outputs, and only then works out what it s
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -36,6 +36,8 @@ class Trial:
     judge: Callable[[], tuple[Judgement, ...]]
     """Compares every output and every buffer that must stay as it was; call it after `run`."""
     cost: Cost
+    facts: Mapping[str, int] = field(default_factory=dict)
+    """What else a time of this trial should be read with, for example how many experts it reads."""
 
 
 @dataclass(frozen=True)

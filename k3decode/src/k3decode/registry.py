@@ -1,11 +1,29 @@
 """All ops that have a kernel, listed by hand; nothing registers itself."""
 
 from k3decode.op import Op
-from k3decode.ops import attn_res, embedding, kda, router
+from k3decode.ops import (
+    attn_res,
+    embedding,
+    experts,
+    kda,
+    latent_norm,
+    moe_tail,
+    router,
+    situ,
+)
 
 __all__ = ["OPS", "op_named"]
 
-OPS: tuple[Op, ...] = (attn_res.OP, embedding.OP, kda.OP, router.OP)
+OPS: tuple[Op, ...] = (
+    attn_res.OP,
+    embedding.OP,
+    experts.OP,
+    kda.OP,
+    latent_norm.OP,
+    moe_tail.OP,
+    router.OP,
+    situ.OP,
+)
 """In alphabetical order."""
 
 

@@ -12,13 +12,17 @@ from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, Launch, Op
 from k3decode.registry import OPS, op_named
 
-from . import torch_launches
+from . import moe_launches, torch_launches
 
 LAUNCHES: dict[str, Launch] = {
     "attn_res": torch_launches.attn_res,
     "embedding": torch_launches.embed_rows,
+    "experts": moe_launches.run_experts,
     "kda": torch_launches.kda_step,
+    "latent_norm": moe_launches.normalise_latent,
+    "moe_tail": moe_launches.add_shared,
     "router": torch_launches.route_rows,
+    "situ": moe_launches.activate_rows,
 }
 CPU = torch.device("cpu")
 

@@ -171,13 +171,10 @@ def _prepare(shape: _Shape, draws: Iterator[int], launch: Launch, device: torch.
         )
 
     served = _served(before, c)
-    cost = experts_cost(
-        c,
-        shape.rows,
-        served_slots=int(served.sum()),
-        experts=int(before.experts[served].unique().numel()),
-    )
-    return Trial(run=run, judge=judge, cost=cost)
+    experts_read = int(before.experts[served].unique().numel())
+    cost = experts_cost(c, shape.rows, served_slots=int(served.sum()), experts=experts_read)
+    facts = {"experts": experts_read, "slots": int(served.sum())}
+    return Trial(run=run, judge=judge, cost=cost, facts=facts)
 
 
 def _expected(shape: _Shape, inputs: _Inputs, stored: _Bytes, dtype: torch.dtype) -> Tensor:

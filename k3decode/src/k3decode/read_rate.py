@@ -1,0 +1,76 @@
+"""How long a GPU takes only to read so many bytes, measured beside a kernel that must read them."""
+
+import statistics
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from k3decode.device.stream_read import StreamReadConfig, StreamReadKernel
+from k3decode.host.compilation import compile_kernel, current_stream, device_pointer, placeholders
+from k3decode.host.inputs import ARCHITECTURES
+
+__all__ = ["ReadRate"]
+
+_CONFIG = StreamReadConfig()
+_VECTOR_BYTES = 16
+
+
+class ReadRate:
+    """A buffer much larger than the L2 cache, read in pieces; one piece is read once per replay."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        replay_us: Callable[[list[Callable[[], None]]], list[float]],
+        *,
+        buffer_bytes: int,
+    ) -> None:
+        """Take the buffer.
+
+        Args:
+            device: the GPU.
+            replay_us: times of replays of a graph with these launches, microseconds each.
+            buffer_bytes: its size.
+        """
+        self._buffer = torch.ones(buffer_bytes, dtype=torch.uint8, device=device)
+        self._sink = torch.zeros(1, dtype=torch.int32, device=device)
+        self._replay_us = replay_us
+        self._ctas = (
+            _CONFIG.ctas_per_sm * torch.cuda.get_device_properties(device).multi_processor_count
+        )
+        capability = torch.cuda.get_device_capability(device)
+        self._compiled = compile_kernel(
+            StreamReadKernel(_CONFIG),
+            placeholders([torch.uint8, torch.int32], 1, 1),
+            ARCHITECTURES[capability],
+        )
+
+    def read_us(self, size: int, copies: int) -> float:
+        """Median time of one cold read of `size` bytes, `copies` in a graph.
+
+        Raises:
+            ValueError: the buffer does not hold two such pieces.
+        """
+        piece = -(-size // _VECTOR_BYTES) * _VECTOR_BYTES
+        pieces: int = min(copies, self._buffer.numel() // piece)
+        if pieces < 2:  # noqa: PLR2004
+            raise ValueError(
+                f"expected at most {self._buffer.numel() // 2} bytes, found {size}: a piece that "
+                "was just read may still be in the cache; take a larger buffer"
+            )
+        launches = [self._launch(self._buffer[i * piece :][:piece]) for i in range(pieces)]
+        median: float = statistics.median(self._replay_us(launches))
+        return median / pieces
+
+    def _launch(self, piece: Tensor) -> Callable[[], None]:
+        def run() -> None:
+            self._compiled(
+                device_pointer(piece),
+                device_pointer(self._sink),
+                piece.numel(),
+                self._ctas,
+                current_stream(),
+            )
+
+        return run
