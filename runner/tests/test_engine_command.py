@@ -2,6 +2,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from k3bundle.plan import Deployment
 from k3runner.engine_command import EngineCommand, engine_command, public_command
 from k3runner.engine_tools import write_engine_tools
 from k3runner.subjects import load_subject
@@ -17,10 +18,13 @@ INHERITED = {
 }
 
 
-def command(arm: int, overlay: Path | None = None) -> EngineCommand:
+def command(
+    arm: int, overlay: Path | None = None, deployment: Deployment | None = None
+) -> EngineCommand:
     subject = load_subject("k3-tiny")
     return engine_command(
         subject=subject,
+        deployment=deployment or Deployment(name="default"),
         arm=replace(subject.arms[arm], overlay=overlay),
         engine_python=Path("/env/bin/python"),
         model_folder=Path("/model"),
@@ -81,3 +85,14 @@ def test_write_engine_tools_stands_in_for_a_uv_that_lists_nothing(tmp_path: Path
         check=True,
     )
     assert done.stdout == b""
+
+
+def test_engine_command_a_deployment_is_the_same_for_both_arms_and_before_the_arm() -> None:
+    deployment = Deployment(
+        name="tp2", engine_arguments=("--tensor-parallel-size", "2"), environment={"NCCL_X": "1"}
+    )
+    for arm in (0, 1):
+        found = command(arm, deployment=deployment)
+        own = load_subject("k3-tiny").arms[arm].spec.engine_arguments
+        assert found.argv[-len(own) - 2 :] == ("--tensor-parallel-size", "2", *own)
+        assert found.environment["NCCL_X"] == "1"

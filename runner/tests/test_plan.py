@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 
 from k3bundle.canonical import plan_sha256
-from k3bundle.environment import NodeFacts
-from k3bundle.plan import ServingCell
-from k3runner.errors import UsageError
+from k3bundle.environment import GpuFacts, NodeFacts
+from k3bundle.plan import ServingCell, SkippedCell
+from k3bundle.plan_rules import plan_findings
+from k3runner.errors import MachineError, UsageError
 from k3runner.node_facts import read_node_facts
 from k3runner.plan import build_plan
 from k3runner.subjects import load_subject
@@ -49,23 +52,72 @@ def test_build_plan_single_has_one_arm_and_says_what_it_cannot_show(node: NodeFa
     assert "no claim is made" in plan.limits[-1]
 
 
-def test_build_plan_cell_too_large_for_the_node_is_skipped_with_a_reason(node: NodeFacts) -> None:
-    tier = load_tier("smoke")
-    serving = next(cell for cell in tier.cells if isinstance(cell, ServingCell))
-    large = serving.model_copy(update={"concurrency": 32 * node.cpu_count + 1, "cell_id": "large"})
+def _gb300(node: NodeFacts, count: int = 8) -> NodeFacts:
+    gpu = GpuFacts(name="NVIDIA GB300", memory_bytes=1 << 38, compute_capability="10.3")
+    return node.model_copy(update={"gpus": (gpu,) * count, "cpu_count": 144})
+
+
+_GPU_SUBJECTS = ("deepseek-v41-flash", "kimi-k3-k3decode", "kimi-k3-upstream")
+
+
+@pytest.mark.parametrize("tier", ["smoke", "quick", "standard", "full"])
+@pytest.mark.parametrize("subject", [*_GPU_SUBJECTS, "k3-tiny"])
+def test_every_shipped_tier_and_subject_is_a_plan_without_contradiction(
+    tier: str, subject: str, node: NodeFacts
+) -> None:
+    plan = build_plan(load_tier(tier), load_subject(subject), _gb300(node), "paired")
+    assert list(plan_findings(plan)) == []
+    assert {cell.deployment for cell in plan.cells if not isinstance(cell, SkippedCell)} == {
+        deployment.name for deployment in plan.deployments
+    }
+
+
+def test_standard_boots_each_deployment_once_for_all_its_cells(node: NodeFacts) -> None:
+    tier = load_tier("standard")
+    plan = build_plan(tier, load_subject("kimi-k3-upstream"), _gb300(node), "paired")
+    each = len(tier.boot_order) + 2 * tier.null_pairs
+    assert len(plan.boots) == each * len(plan.deployments)
+    assert [one.name for one in plan.deployments] == ["tp8", "tp8-k3", "tp8-k7", "tp8-dcp8"]
+
+
+def test_cells_lie_between_the_prepared_sizes_and_just_beyond_them(node: NodeFacts) -> None:
     plan = build_plan(
-        type(tier)(tier.name, tier.boot_order, (serving, large), tier.gates, tier.limits),
-        load_subject("k3-tiny"),
-        node,
-        "paired",
+        load_tier("standard"), load_subject("kimi-k3-upstream"), _gb300(node), "paired"
     )
-    assert [cell.kind for cell in plan.cells] == ["serving", "skipped"]
+    streams: dict[str, dict[int, bool]] = {}
+    for cell in plan.cells:
+        if isinstance(cell, ServingCell) and cell.prompt_tokens == 1024:
+            streams.setdefault(cell.deployment, {})[cell.concurrency] = cell.expects_fallback
+    assert {3, 5, 9, 12, 17, 33, 48} <= set(streams["tp8"])
+    first_aside = {name: min(n for n, aside in of.items() if aside) for name, of in streams.items()}
+    assert first_aside == {"tp8": 65, "tp8-dcp8": 65, "tp8-k3": 17, "tp8-k7": 9}
 
 
-@pytest.mark.parametrize("name", ["kernels", "quick", "standard", "full"])
-def test_load_tier_that_is_not_built_says_so(name: str) -> None:
-    with pytest.raises(UsageError, match="ships the smoke tier only"):
-        load_tier(name)
+def test_quick_boots_one_deployment(node: NodeFacts) -> None:
+    plan = build_plan(load_tier("quick"), load_subject("kimi-k3-upstream"), _gb300(node), "paired")
+    assert [one.name for one in plan.deployments] == ["tp8"]
+    assert len(plan.boots) == 4
+
+
+def test_a_machine_that_can_run_nothing_is_told_why(node: NodeFacts) -> None:
+    with pytest.raises(MachineError, match=r"needs 8 GPUs .*this machine has none"):
+        build_plan(load_tier("quick"), load_subject("kimi-k3-upstream"), node, "paired")
+
+
+def test_a_subject_may_be_stricter_than_its_tier_and_not_name_another_gate(
+    node: NodeFacts,
+) -> None:
+    subject = load_subject("k3-tiny")
+    strict = replace(subject, gates={"minimum_decode_coverage": 0.99})
+    plan = build_plan(load_tier("smoke"), strict, node, "paired")
+    assert plan.gates.minimum_decode_coverage == 0.99
+    with pytest.raises(UsageError, match="gate `coverage`"):
+        build_plan(load_tier("smoke"), replace(subject, gates={"coverage": 1}), node, "paired")
+
+
+def test_load_tier_that_is_not_built_says_so() -> None:
+    with pytest.raises(UsageError, match="not built yet"):
+        load_tier("kernels")
 
 
 def test_load_tier_unknown_lists_the_tiers() -> None:
@@ -74,7 +126,7 @@ def test_load_tier_unknown_lists_the_tiers() -> None:
 
 
 def test_parse_tier_unknown_key_is_refused() -> None:
-    with pytest.raises(UsageError, match="`boot_order` is missing"):
+    with pytest.raises(UsageError, match="`boots` is missing"):
         parse_tier('name = "smoke"\n', where="tier x")
 
 

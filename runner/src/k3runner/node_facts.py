@@ -5,9 +5,12 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
-from k3bundle.environment import NodeFacts
+from pydantic import ValidationError
 
-__all__ = ["read_node_facts"]
+from k3bundle.environment import NodeFacts
+from k3runner.errors import UsageError
+
+__all__ = ["load_node_facts", "read_node_facts"]
 
 
 def read_node_facts(*, remarks: tuple[str, ...] = ()) -> NodeFacts:
@@ -36,6 +39,27 @@ def read_node_facts(*, remarks: tuple[str, ...] = ()) -> NodeFacts:
         runner_python_version=platform.python_version(),
         remarks=tuple(notes),
     )
+
+
+def load_node_facts(path: Path) -> NodeFacts:
+    """Facts about another machine, as a bundle's `environment.json` has them.
+
+    Raises:
+        UsageError: The file is not there, or holds something else.
+    """
+    try:
+        return NodeFacts.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"The node file {path} cannot be read: {error.strerror}.", "Correct the path."
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"{path} does not describe a node: `{'.'.join(map(str, first['loc'])) or '$'}`: "
+            f"{first['msg']}.",
+            "Give the environment.json of a bundle.",
+        ) from error
 
 
 def _operating_system() -> str:

@@ -1,11 +1,20 @@
 """Decides everything before the first boot. Pure: tier, subject and node in, plan out."""
 
+from collections.abc import Iterator
 from typing import Literal
 
+from pydantic import ValidationError
+
 from k3bundle.environment import NodeFacts
-from k3bundle.plan import BootSlot, CellPlan, Plan, SkippedCell
+from k3bundle.gates import Gates
+from k3bundle.plan import DEFAULT_DEPLOYMENT, CellPlan, Deployment, Plan, SkippedCell
 from k3bundle.subject import ArmSpec
+from k3runner.boot_order import boot_slots
+from k3runner.cell_fit import fit_cell
+from k3runner.deployment_cover import fewest_deployments
+from k3runner.errors import MachineError, UsageError
 from k3runner.subjects.definition import Subject
+from k3runner.subjects.scope import Scope, SubjectDeployment, machine_problem
 from k3runner.tiers.loading import Tier
 
 __all__ = ["EXTERNAL_SUBJECT", "Pairing", "build_plan"]
@@ -33,36 +42,99 @@ def build_plan(tier: Tier, subject: Subject, node: NodeFacts, pairing: Pairing) 
 
     Args:
         tier: Cells, boot order and gates.
-        subject: The engine and its arms.
+        subject: The engine, its arms and deployments, and what it claims to serve.
         node: The machine; a cell that it cannot run becomes a skipped cell with the reason.
         pairing: `paired` boots both arms; `single` uses one server that already runs.
 
     Returns:
         The plan. Equal arguments give equal plans, byte for byte.
+
+    Raises:
+        UsageError: The subject sets a gate that there is not, or to a value that it cannot have.
+        MachineError: The machine can run no cell at all.
     """
-    paired = pairing == "paired"
-    order = tier.boot_order if paired else ("candidate",)
+    if pairing == "single":
+        return _single_plan(tier, node)
+    cells = tuple(_cells(tier, subject, node))
+    booted = {cell.deployment for cell in cells if not isinstance(cell, SkippedCell)}
+    if not booted:
+        raise MachineError(
+            f"None of the {len(cells)} cells of tier {tier.name} for {subject.name} can run here. "
+            f"{cells[0].reason if isinstance(cells[0], SkippedCell) else ''}".rstrip(),
+            "Use a machine that has it; `k3-eval plan --node FILE` plans for another one.",
+        )
+    deployments = tuple(one.spec for one in subject.deployments if one.spec.name in booted)
+    names = [one.name for one in deployments]
     return Plan(
         tier=tier.name,
-        subject=subject.name if paired else EXTERNAL_SUBJECT,
+        subject=subject.name,
         pairing=pairing,
-        arms=tuple(arm.spec for arm in subject.arms) if paired else (_EXTERNAL_ARM,),
-        allowed_config_differences=subject.allowed_config_differences if paired else (),
-        cells=tuple(_fit_to_node(cell, node) for cell in tier.cells),
-        boots=tuple(BootSlot(slot=slot, arm=arm, pair=slot // 2) for slot, arm in enumerate(order)),
+        arms=tuple(arm.spec for arm in subject.arms),
+        allowed_config_differences=subject.allowed_config_differences,
+        deployments=deployments,
+        cells=cells,
+        boots=boot_slots(names, tier.boot_order, tier.null_pairs),
+        gates=_gates(tier.gates, subject),
+        limits=(*tier.limits, *subject.limits),
+    )
+
+
+def _single_plan(tier: Tier, node: NodeFacts) -> Plan:
+    deployment = SubjectDeployment(spec=Deployment(name=DEFAULT_DEPLOYMENT))
+    sweeps = (cell for sweep in tier.sweeps for cell in sweep.cells(deployment.spec, None))
+    return Plan(
+        tier=tier.name,
+        subject=EXTERNAL_SUBJECT,
+        pairing="single",
+        arms=(_EXTERNAL_ARM,),
+        allowed_config_differences=(),
+        cells=tuple(fit_cell(cell, deployment, Scope(), node) for cell in (*tier.cells, *sweeps)),
+        boots=boot_slots([DEFAULT_DEPLOYMENT], ("candidate",), 0),
         gates=tier.gates,
-        limits=tier.limits if paired else (*tier.limits, _SINGLE_LIMIT),
+        limits=(*tier.limits, _SINGLE_LIMIT),
     )
 
 
-def _fit_to_node(cell: CellPlan, node: NodeFacts) -> CellPlan:
-    """Skips what would measure the load client instead of the engine."""
-    if cell.kind != "serving" or node.gpus or cell.concurrency <= 32 * node.cpu_count:
-        return cell
-    return SkippedCell(
-        cell_id=cell.cell_id,
-        reason=(
-            f"{cell.concurrency} streams on {node.cpu_count} CPUs without a GPU would measure "
-            "the load client."
-        ),
-    )
+def _cells(tier: Tier, subject: Subject, node: NodeFacts) -> Iterator[CellPlan]:
+    """The tier's cells where they run, then the sweeps of each deployment."""
+    home = _home(tier, subject, node)
+    for cell in tier.cells:
+        placed = cell.model_copy(update={"deployment": home.spec.name})
+        yield fit_cell(placed, home, subject.scope, node)
+    for deployment in subject.deployments:
+        prepared = subject.scope.prepared(deployment)
+        for sweep in tier.sweeps:
+            if sweep.applies_to(deployment.spec) and (
+                not sweep.one_deployment or deployment is home
+            ):
+                for cell in sweep.cells(deployment.spec, prepared):
+                    yield fit_cell(cell, deployment, subject.scope, node)
+
+
+def _home(tier: Tier, subject: Subject, node: NodeFacts) -> SubjectDeployment:
+    """Where the cells run that any deployment can run: one that is booted anyway."""
+    able = [
+        one for one in subject.deployments if machine_problem(subject.scope, one, node) is None
+    ] or list(subject.deployments)
+    swept = [
+        one
+        for one in able
+        if any(sweep.applies_to(one.spec) and not sweep.one_deployment for sweep in tier.sweeps)
+    ]
+    choices = [frozenset({one.spec.name}) for one in swept]
+    choices.append(frozenset(one.spec.name for one in able))
+    preference = {one.spec.name: place for place, one in enumerate(subject.deployments)}
+    first = fewest_deployments(choices, preference)[0]
+    return next(one for one in able if one.spec.name == first)
+
+
+def _gates(gates: Gates, subject: Subject) -> Gates:
+    try:
+        return Gates.model_validate({**gates.model_dump(), **subject.gates})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"Subject {subject.name} sets the gate `{'.'.join(map(str, first['loc']))}`: "
+            f"{first['msg']}.",
+            "Correct its [gates] table.",
+        ) from error

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 from pydantic import TypeAdapter
 
-from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, Plan, ServingCell
+from k3bundle.plan import Plan
 from k3bundle.run import CellEvent
+from k3bundle.schedule import RunnableCell, cells_in
 
 __all__ = ["RunState", "RunnableCell", "state_of"]
 
-RunnableCell = ServingCell | GreedyCell | FeatureCell
 _CELL: TypeAdapter[CellEvent] = TypeAdapter(CellEvent)
 
 
@@ -23,17 +22,11 @@ class RunState:
     """(slot, cell) pairs that are finished."""
 
     def missing_cells(self, plan: Plan, slot: int) -> tuple[RunnableCell, ...]:
-        """Cells of the plan that the slot has not finished, in plan order."""
+        """Cells that the slot runs and has not finished, in plan order."""
+        planned = next(one for one in plan.boots if one.slot == slot)
         return tuple(
-            cell
-            for cell in plan.cells
-            if is_runnable(cell) and (slot, cell.cell_id) not in self.finished
+            cell for cell in cells_in(plan, planned) if (slot, cell.cell_id) not in self.finished
         )
-
-
-def is_runnable(cell: CellPlan) -> TypeGuard[RunnableCell]:
-    """Whether a cell is run at all."""
-    return cell.kind != "skipped"
 
 
 def state_of(cell_lines: Iterable[bytes]) -> RunState:

@@ -23,6 +23,16 @@ class Table:
         self._values = dict(values)
         self._where = where
 
+    @property
+    def where(self) -> str:
+        """How error sentences call the table."""
+        return self._where
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left to read."""
+        return not self._values
+
     def take(self, key: str, kind: type[T], default: T | None = None) -> T:
         """Removes and returns a value.
 
@@ -54,6 +64,26 @@ class Table:
             )
         return tuple(found)
 
+    def counts(self, key: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """Removes and returns a list of whole numbers from 0."""
+        found = self.take(key, list, None if default is None else list(default))
+        if not all(isinstance(item, int) and item is not True and item >= 0 for item in found):
+            raise UsageError(
+                f"{self._where}: `{key}` must hold only whole numbers from 0, found {found!r}.",
+                "Correct the file.",
+            )
+        return tuple(found)
+
+    def positives(self, key: str) -> tuple[int, ...]:
+        """Removes and returns a list of whole numbers from 1, at least one of them."""
+        found = self.counts(key)
+        if not found or 0 in found:
+            raise UsageError(
+                f"{self._where}: `{key}` must hold whole numbers from 1, found {list(found)!r}.",
+                "Correct the file.",
+            )
+        return found
+
     def string_map(self, key: str) -> dict[str, str]:
         """Removes and returns a table of strings; empty when the key is absent."""
         found = self.take(key, dict, {})
@@ -64,13 +94,23 @@ class Table:
             )
         return {str(name): str(value) for name, value in found.items()}
 
-    def table(self, key: str) -> "Table":
-        """Removes and returns a sub-table."""
-        return Table(self.take(key, dict), f"{self._where} [{key}]")
+    def string_lists(self, key: str) -> dict[str, tuple[str, ...]]:
+        """Removes and returns a table of lists of strings; empty when the key is absent."""
+        inner = self.table(key, optional=True)
+        return {name: inner.strings(name) for name in tuple(inner._values)}
 
-    def tables(self, key: str) -> tuple["Table", ...]:
-        """Removes and returns a list of tables."""
-        found = self.take(key, list)
+    def number(self, key: str) -> float:
+        """Removes and returns a number, whole or not."""
+        found = self._values.get(key)
+        return float(self.take(key, int if isinstance(found, int) else float))
+
+    def table(self, key: str, *, optional: bool = False) -> "Table":
+        """Removes and returns a sub-table; an empty one when it is optional and absent."""
+        return Table(self.take(key, dict, {} if optional else None), f"{self._where} [{key}]")
+
+    def tables(self, key: str, *, optional: bool = False) -> tuple["Table", ...]:
+        """Removes and returns a list of tables; none when it is optional and absent."""
+        found = self.take(key, list, [] if optional else None)
         if not all(isinstance(item, dict) for item in found):
             raise UsageError(f"{self._where}: `{key}` must hold tables.", "Correct the file.")
         return tuple(

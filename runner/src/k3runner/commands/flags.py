@@ -14,6 +14,7 @@ __all__ = [
     "Json",
     "Key",
     "Model",
+    "Node",
     "Plain",
     "PullRequest",
     "Registry",
@@ -46,6 +47,9 @@ EngineUrl = Annotated[
 ]
 Model = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of the model [K3EVAL_MODEL].")
+]
+Node = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Plan for the machine that this file describes.")
 ]
 Runs = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of run folders [K3EVAL_RUNS].")

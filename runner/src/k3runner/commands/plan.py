@@ -18,6 +18,9 @@ Nothing is started. Two runs can be compared when their plan digests are equal.
 Example:
   k3-eval plan --tier smoke
   k3-eval plan --tier smoke --json > plan.json
+  k3-eval plan --tier standard --subject kimi-k3-upstream --node their-node.json
+
+A node file is the `environment.json` of a bundle: it plans for that machine instead of this one.
 
 {exit_help(ExitCode.PASS, ExitCode.USAGE)}
 """
@@ -27,19 +30,24 @@ def plan(
     tier: flags.Tier = "smoke",
     subject: flags.Subject = None,
     engine_url: flags.EngineUrl = None,
+    node: flags.Node = None,
     as_json: flags.Json = False,
 ) -> None:
     """Show the plan."""
     # Imported when the command runs, so that `--help` answers at once.
     from k3bundle.canonical import canonical_json  # noqa: PLC0415
     from k3runner.commands.plan_table import plan_table  # noqa: PLC0415
-    from k3runner.node_facts import read_node_facts  # noqa: PLC0415
+    from k3runner.node_facts import load_node_facts, read_node_facts  # noqa: PLC0415
     from k3runner.plan import Pairing, build_plan  # noqa: PLC0415
+    from k3runner.plan_cost import plan_cost  # noqa: PLC0415
     from k3runner.subjects import load_subject  # noqa: PLC0415
     from k3runner.tiers import load_tier  # noqa: PLC0415
 
     pairing: Pairing = "paired" if engine_url is None else "single"
-    found = build_plan(
-        load_tier(tier), load_subject(subject or "k3-tiny"), read_node_facts(), pairing
-    )
-    typer.echo(canonical_json(found).decode() if as_json else plan_table(found))
+    definition = load_subject(subject or "k3-tiny")
+    facts = read_node_facts() if node is None else load_node_facts(node)
+    found = build_plan(load_tier(tier), definition, facts, pairing)
+    if as_json:
+        typer.echo(canonical_json(found).decode())
+    else:
+        typer.echo(plan_table(found, plan_cost(found, definition.guess)))

@@ -1,12 +1,14 @@
 """What a subject file says, as frozen values. Reading the file is `loading.py`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from k3bundle.plan import DEFAULT_DEPLOYMENT, Deployment
 from k3bundle.subject import ArmSpec
+from k3runner.subjects.scope import Scope, SubjectDeployment
 
-__all__ = ["EngineLaunch", "Subject", "SubjectArm", "SubjectModel"]
+__all__ = ["DurationGuess", "EngineLaunch", "Subject", "SubjectArm", "SubjectModel"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,11 @@ class EngineLaunch:
     """Environment variables for both arms."""
     volatile_config_keys: tuple[str, ...]
     """Glob patterns of effective configuration keys that differ between equal boots."""
-    coverage_method: str
-    """Worker method that returns the step counts as JSON text."""
+    coverage_method: str | None
+    """Worker method that returns the step counts as JSON text; None when the engine has none and
+    its table of graphs is read instead."""
+    path_kernels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Path name -> patterns of kernel names; a graph belongs to the path whose patterns it has."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,26 @@ class SubjectArm:
 
 
 @dataclass(frozen=True)
+class DurationGuess:
+    """What an estimate of a plan's cost is made from. Nothing is judged by it."""
+
+    load_s: float
+    """From start of the engine to its first answer."""
+    prefill_tokens_per_s: float
+    """Prompt tokens per second of the whole deployment."""
+    step_ms: float
+    """A decode step of one request."""
+    step_ms_per_request: float
+    """What each further request adds to a decode step."""
+
+
+DEFAULT_GUESS = DurationGuess(
+    load_s=30.0, prefill_tokens_per_s=1000.0, step_ms=20.0, step_ms_per_request=2.0
+)
+"""For a subject that gives none: a small model on a CPU."""
+
+
+@dataclass(frozen=True)
 class Subject:
     """A complete subject definition."""
 
@@ -67,3 +92,15 @@ class Subject:
     """Baseline, then candidate."""
     allowed_config_differences: tuple[str, ...]
     """Effective configuration keys in which the arms may differ."""
+    deployments: tuple[SubjectDeployment, ...] = (
+        SubjectDeployment(spec=Deployment(name=DEFAULT_DEPLOYMENT)),
+    )
+    """Ways to start both arms, in order of preference."""
+    scope: Scope = field(default_factory=Scope)
+    """What the subject claims to serve."""
+    gates: Mapping[str, object] = field(default_factory=dict)
+    """Gates of the tier that the subject sets otherwise."""
+    limits: tuple[str, ...] = ()
+    """What no run of this subject can show, in sentences."""
+    guess: DurationGuess = DEFAULT_GUESS
+    """For the estimate of a plan's cost."""

@@ -9,6 +9,7 @@ from typing import get_args
 from k3bundle.subject import ArmName, ArmSpec
 from k3runner.errors import UsageError
 from k3runner.subjects.definition import EngineLaunch, Subject, SubjectArm, SubjectModel
+from k3runner.subjects.scope_table import read_deployments, read_guess, read_scope
 from k3runner.toml_table import Table
 
 __all__ = ["load_subject", "overlay_digest", "shipped_subjects"]
@@ -76,7 +77,8 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
             arguments=engine.strings("arguments"),
             environment=engine.string_map("environment"),
             volatile_config_keys=engine.strings("volatile_config_keys", ()),
-            coverage_method=engine.take("coverage_method", str),
+            coverage_method=engine.take("coverage_method", str, "") or None,
+            path_kernels=engine.string_lists("path_kernels"),
         ),
         model=SubjectModel(
             name=model.take("name", str),
@@ -85,6 +87,11 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
         ),
         arms=tuple(_parse_arm(arm, where, folder) for arm in table.tables("arms")),
         allowed_config_differences=table.strings("allowed_config_differences"),
+        deployments=read_deployments(table.tables("deployments", optional=True)),
+        scope=read_scope(table.table("scope", optional=True)),
+        gates=table.table("gates", optional=True).rest(),
+        limits=table.strings("limits", ()),
+        guess=read_guess(table.table("guess", optional=True)),
     )
     for read in (engine, model, table):
         read.finish()

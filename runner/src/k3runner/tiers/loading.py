@@ -1,20 +1,25 @@
 """Reads tier files that ship with the runner."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from k3bundle.plan import CellPlan, Gates, TierName
+from k3bundle.plan import Gates, TierName
+from k3bundle.schedule import RunnableCell
 from k3bundle.subject import ArmName
+from k3runner.boot_order import blocks
 from k3runner.errors import UsageError
+from k3runner.tiers.sweep import Sweep
 from k3runner.toml_table import Table
 
-__all__ = ["Tier", "load_tier"]
+__all__ = ["Tier", "load_tier", "parse_tier", "shipped_tiers"]
 
-_CELL: TypeAdapter[CellPlan] = TypeAdapter(CellPlan)
+_CELL: TypeAdapter[RunnableCell] = TypeAdapter(Annotated[RunnableCell, Field(discriminator="kind")])
+_MOST_BLOCKS = 50
 
 
 @dataclass(frozen=True)
@@ -24,13 +29,24 @@ class Tier:
     name: TierName
     """Its name."""
     boot_order: tuple[ArmName, ...]
-    """Arms in boot order; consecutive boots 2n and 2n+1 form pair n."""
-    cells: tuple[CellPlan, ...]
-    """Cells that run in every boot, in order."""
+    """Arms in boot order, for each deployment; consecutive boots 2n and 2n+1 form a pair."""
+    cells: tuple[RunnableCell, ...]
+    """Cells that one deployment runs, whichever has boots anyway."""
     gates: Gates
-    """Thresholds."""
+    """Thresholds; a subject may be stricter."""
     limits: tuple[str, ...]
     """What this tier cannot show."""
+    sweeps: tuple[Sweep, ...] = ()
+    """Serving cells by their axes, for every deployment or for one."""
+    null_pairs: int = 0
+    """A-A pairs of each deployment, before its comparing boots."""
+
+
+def shipped_tiers() -> tuple[TierName, ...]:
+    """Names of the tiers that this version ships, by cost."""
+    folder = resources.files("k3runner.tiers")
+    names: tuple[TierName, ...] = get_args(TierName)
+    return tuple(name for name in names if (folder / f"{name}.toml").is_file())
 
 
 def load_tier(name: str) -> Tier:
@@ -39,18 +55,18 @@ def load_tier(name: str) -> Tier:
     Raises:
         UsageError: The tier does not exist, or this version does not ship it.
     """
+    shipped = ", ".join(shipped_tiers())
     if name not in get_args(TierName):
         raise UsageError(
             f"No tier `{name}`; the tiers are {', '.join(get_args(TierName))}.",
-            "Use --tier smoke.",
+            f"Use one that this version ships: {shipped}.",
+        )
+    if name not in shipped_tiers():
+        raise UsageError(
+            f"The tier `{name}` is named in the standard evaluation but not built yet.",
+            f"Use one that this version ships: {shipped}.",
         )
     resource = resources.files("k3runner.tiers") / f"{name}.toml"
-    if not resource.is_file():
-        raise UsageError(
-            f"This version ships the smoke tier only; `{name}` is named in the standard "
-            "evaluation but not built yet.",
-            "Use --tier smoke.",
-        )
     return parse_tier(resource.read_text("utf-8"), where=f"tier {name}")
 
 
@@ -64,12 +80,12 @@ def parse_tier(text: str, *, where: str) -> Tier:
     try:
         tier = Tier(
             name=TypeAdapter[TierName](TierName).validate_python(table.take("name", str)),
-            boot_order=TypeAdapter[tuple[ArmName, ...]](tuple[ArmName, ...]).validate_python(
-                table.strings("boot_order")
-            ),
-            cells=tuple(_cell(cell.rest()) for cell in table.tables("cells")),
+            boot_order=_boot_order(table.table("boots"), where),
+            cells=tuple(_cell(cell.rest()) for cell in table.tables("cells", optional=True)),
             gates=Gates.model_validate(table.table("gates").rest()),
             limits=table.strings("limits"),
+            sweeps=tuple(_sweep(sweep) for sweep in table.tables("sweeps", optional=True)),
+            null_pairs=table.take("null_pairs", int, 0),
         )
     except ValidationError as error:
         raise UsageError(f"{where}: {error}", "Correct the tier file.") from error
@@ -77,8 +93,43 @@ def parse_tier(text: str, *, where: str) -> Tier:
     return tier
 
 
-def _cell(values: dict[str, Any]) -> CellPlan:
-    # TOML has lists only; records hold tuples.
-    return _CELL.validate_python(
-        {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+def _boot_order(table: Table, where: str) -> tuple[ArmName, ...]:
+    count = table.take("blocks", int)
+    table.finish()
+    if not 1 <= count <= _MOST_BLOCKS:
+        raise UsageError(
+            f"{where}: `blocks` must be from 1 to {_MOST_BLOCKS}, found {count}.",
+            "Correct the tier file.",
+        )
+    return blocks(count)
+
+
+def _sweep(table: Table) -> Sweep:
+    endpoint = table.take("endpoint", str)
+    if endpoint not in {"completions", "chat"}:
+        raise UsageError(
+            f"{table.where}: `endpoint` must be completions or chat, found `{endpoint}`.",
+            "Correct the tier file.",
+        )
+    sweep = Sweep(
+        label=table.take("label", str),
+        endpoint="chat" if endpoint == "chat" else "completions",
+        prompt_tokens=table.positives("prompt_tokens"),
+        output_tokens=table.take("output_tokens", int),
+        concurrency=table.positives("concurrency"),
+        beyond_prepared=table.take("beyond_prepared", bool, False),
+        one_deployment=table.take("one_deployment", bool, False),
+        draft_tokens=table.counts("draft_tokens", ()),
+        requests_per_stream=table.take("requests_per_stream", int),
+        minimum_requests=table.take("minimum_requests", int),
     )
+    table.finish()
+    return sweep
+
+
+def _cell(values: Mapping[str, object]) -> RunnableCell:
+    # TOML has lists only; records hold tuples.
+    shaped: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
+    return _CELL.validate_python(shaped)

@@ -1,0 +1,63 @@
+"""About how long a plan takes and how many GPU-hours that is. Pure; nothing is judged by it.
+
+    boot = load of the weights + sum over its cells
+    cell = rounds x (prompts' tokens / prefill rate + output tokens x step time)
+
+A round is as many requests as are in flight; a step gets longer with each of them by a constant.
+"""
+
+from dataclasses import dataclass
+
+from k3bundle.plan import Deployment, Plan, ServingCell
+from k3bundle.schedule import RunnableCell, cells_in, prompt_count
+from k3runner.subjects.definition import DurationGuess
+
+__all__ = ["PlanCost", "cell_seconds", "plan_cost"]
+
+_FEATURE_PROMPT_TOKENS = 64
+_FEATURE_ANSWERS = 3
+"""A feature sends up to three requests for each prompt."""
+
+
+@dataclass(frozen=True)
+class PlanCost:
+    """An estimate."""
+
+    boots: int
+    """Starts of the engine, each a load of the weights."""
+    wall_s: float
+    """From the first boot to the last answer."""
+    gpu_hours: float
+    """Wall time of each boot times the GPUs of its deployment; 0 without GPUs."""
+
+
+def plan_cost(plan: Plan, guess: DurationGuess) -> PlanCost:
+    """Estimate a plan.
+
+    Args:
+        plan: The plan.
+        guess: Rates of the subject.
+    """
+    deployments: dict[str, Deployment] = {one.name: one for one in plan.deployments}
+    wall_s = gpu_s = 0.0
+    for slot in plan.boots:
+        boot_s = guess.load_s + sum(cell_seconds(cell, guess) for cell in cells_in(plan, slot))
+        wall_s += boot_s
+        gpu_s += boot_s * deployments[slot.deployment].gpu_count
+    return PlanCost(boots=len(plan.boots), wall_s=wall_s, gpu_hours=gpu_s / 3600)
+
+
+def cell_seconds(cell: RunnableCell, guess: DurationGuess) -> float:
+    """Estimate one cell in one boot, in seconds."""
+    if isinstance(cell, ServingCell):
+        requests, streams = cell.warmup_requests + cell.request_count, cell.concurrency
+        prompt = float(cell.prompt_tokens)
+    elif cell.kind == "greedy":
+        requests, streams = prompt_count(cell), cell.concurrency
+        prompt = sum(cell.prompt_tokens) / requests
+    else:
+        requests, streams, prompt = _FEATURE_ANSWERS * cell.request_count, 1, _FEATURE_PROMPT_TOKENS
+    together = min(streams, requests)
+    rounds = requests / together
+    step_s = (guess.step_ms + guess.step_ms_per_request * (together - 1)) / 1e3
+    return rounds * (together * prompt / guess.prefill_tokens_per_s + cell.output_tokens * step_s)
