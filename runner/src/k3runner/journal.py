@@ -14,6 +14,7 @@ from typing import BinaryIO
 from k3bundle import layout
 from k3bundle.canonical import canonical_json
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
+from k3bundle.graph_record import GraphEvent
 from k3bundle.record import Record
 from k3bundle.request import RequestRecord
 from k3bundle.run import (
@@ -24,6 +25,8 @@ from k3bundle.run import (
     CellAborted,
     CellFinished,
 )
+from k3bundle.separation import SeparationRecord
+from k3bundle.telemetry import TelemetryLine
 from k3runner.errors import MachineError
 from k3runner.run_folder import sync_folder
 
@@ -36,8 +39,11 @@ JOURNAL_FILES = (
     layout.REQUESTS,
     layout.COVERAGE,
     layout.COUNTERS,
+    layout.TELEMETRY,
+    layout.GRAPHS,
+    layout.SEPARATION,
 )
-_RAW = (layout.REQUESTS, layout.COVERAGE, layout.COUNTERS)
+_RAW = (layout.REQUESTS, layout.COVERAGE, layout.COUNTERS, layout.TELEMETRY, layout.GRAPHS)
 
 
 class Journal:
@@ -84,6 +90,18 @@ class Journal:
     def counters(self, record: EngineCounters) -> None:
         """Notes engine counters."""
         self._append(layout.COUNTERS, [record], sync=False)
+
+    def telemetry(self, records: Iterable[TelemetryLine]) -> None:
+        """Notes samples of the machine."""
+        self._append(layout.TELEMETRY, records, sync=False)
+
+    def graphs(self, records: Iterable[GraphEvent]) -> None:
+        """Notes tables of replayed graphs, or kernels in them."""
+        self._append(layout.GRAPHS, records, sync=False)
+
+    def separation(self, record: SeparationRecord) -> None:
+        """Notes how far an engine was kept from the referee."""
+        self._append(layout.SEPARATION, [record], sync=True)
 
     def cell(self, record: CellFinished | CellAborted) -> None:
         """Notes the end of a cell, after everything that was recorded of it is on disk."""

@@ -25,6 +25,7 @@ def dump_local_config(config: RunConfig) -> bytes:
         "engine_url": config.engine_url,
         "engine_port": config.engine_port,
         "registry_url": config.registry_url,
+        "engine_user": config.engine_user,
         "image_digest": config.image_digest,
         "limits": asdict(config.limits),
     }
@@ -59,6 +60,7 @@ def load_local_config(run_folder: Path) -> RunConfig:
         runs_folder=run_folder.parent,
         key_path=Path(found["key_path"]),
         registry_url=found["registry_url"],
+        engine_user=found["engine_user"],
         image_digest=found["image_digest"],
         limits=TimeLimits(**found["limits"]),
     )

@@ -27,6 +27,7 @@ from k3runner.plan import build_plan
 from k3runner.run_context import RunContext, utc_now
 from k3runner.run_folder import BUNDLE_FOLDER, LOCAL_CONFIG, create_run_folder, hold, write_once
 from k3runner.run_state import RunState, state_of
+from k3runner.run_watch import RunWatch
 from k3runner.sealing import local_identities, prepare_signer, seal_run
 from k3runner.settings import RunConfig
 from k3runner.subject_facts import Facts, read_facts, refuse_changed
@@ -172,7 +173,10 @@ def _execute(
     for remark in start.facts.node.remarks:
         emit(Remark(remark))
     places = _places(config, start.folder)
-    with Journal(start.folder) as journal:
+    with (
+        Journal(start.folder) as journal,
+        RunWatch(config, start.folder, nonce=identity.nonce, places=places, emit=emit) as watch,
+    ):
         context = RunContext(
             config=config,
             plan=plan,
@@ -188,6 +192,7 @@ def _execute(
                 else EXTERNAL_VOCABULARY
             ),
             places=places,
+            watch=watch,
             emit=emit,
         )
         _journal_attempt(context, torn_lines=start.torn_lines)

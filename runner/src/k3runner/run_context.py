@@ -10,6 +10,7 @@ from k3runner.events import Event
 from k3runner.journal import Journal
 from k3runner.prompts import Vocabulary
 from k3runner.run_state import RunState
+from k3runner.run_watch import RunWatch
 from k3runner.settings import RunConfig
 
 __all__ = ["RunContext", "utc_now"]
@@ -39,6 +40,8 @@ class RunContext:
     """Token ids for prompts."""
     places: Mapping[str, str]
     """Path of this machine -> placeholder in records."""
+    watch: RunWatch
+    """What is watched beside the measurement."""
     emit: Callable[[Event], None]
     """Listener."""
 

@@ -29,6 +29,10 @@ _FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     layout.CELLS: ("reason",),
     layout.REQUESTS: ("outcome",),
     layout.ENVIRONMENT: ("remarks",),
+    layout.TELEMETRY: ("reason", "host_unread"),
+    layout.GRAPHS: ("kernels",),
+    layout.SEPARATION: ("why_same", "alterations"),
+    layout.ISOLATION: ("files", "selections", "writes", "returns", "notes"),
 }
 """Fields that hold text of the engine or the machine. Measured values are never touched."""
 
@@ -95,6 +99,9 @@ def seal_run(folder: Path, run_id: str, signer: Signer, identities: Identities) 
         name: _scrubbed((folder / name).read_bytes(), name, scrubber)
         for name in (layout.RUN, layout.PLAN, layout.SUBJECT, layout.ENVIRONMENT, *JOURNAL_FILES)
     }
+    if (folder / layout.ISOLATION).is_file():
+        content = (folder / layout.ISOLATION).read_bytes()
+        files[layout.ISOLATION] = _scrubbed(content, layout.ISOLATION, scrubber)
     for log in sorted((folder / "logs").glob("*.log")):
         text = scrubber.scrub(_log_text(log))
         files[layout.LOG_PREFIX + log.name] = text.encode("utf-8")

@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, str] = {
     "K3EVAL_REGISTRY": "URL of the registry.",
     "K3EVAL_KEY": "SSH private key that signs bundles; made when it does not exist.",
     "K3EVAL_ENGINE_PORT": "Port for the engine on 127.0.0.1; a free one when not set.",
+    "K3EVAL_ENGINE_USER": "User that engines run as under a root runner; `same`: the runner's.",
     "K3EVAL_IMAGE_DIGEST": "OCI manifest digest of the image, as its launcher asserts it.",
 }
 """Every environment variable that is read, with its meaning."""
@@ -81,6 +82,8 @@ class RunConfig:
     """Signing key."""
     registry_url: str | None
     """Registry to ask for a nonce; None: a local random nonce."""
+    engine_user: str | None
+    """User that engines run as when the runner is root; None: `nobody` where that works."""
     image_digest: str | None
     """OCI manifest digest that the launcher asserts; None when it does not."""
     limits: TimeLimits
@@ -146,6 +149,7 @@ def resolve(
         runs_folder=resolve_runs(runs, environ),
         key_path=resolve_key(key, environ),
         registry_url=None if registry is None else registry.rstrip("/"),
+        engine_user=environ.get("K3EVAL_ENGINE_USER") or None,
         image_digest=environ.get("K3EVAL_IMAGE_DIGEST") or None,
         limits=limits or TimeLimits(),
     )

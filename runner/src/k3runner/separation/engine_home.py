@@ -62,12 +62,7 @@ class EngineHomes:
         try:
             yield ArmHome(
                 folder=folder,
-                environment={
-                    "HOME": str(folder),
-                    "TMPDIR": str(temporary),
-                    "USER": self._user.name,
-                    "LOGNAME": self._user.name,
-                },
+                environment={"HOME": str(folder), "TMPDIR": str(temporary)},
             )
         finally:
             os.chown(folder, 0, 0)
