@@ -7,7 +7,7 @@ import pytest
 from k3bundle_testing.mutations import KINDS, judge, main, mutate
 
 ALL = 10_000
-SHARE = range(0, ALL, 29)
+SHARE = range(0, ALL, 41)
 
 
 def test_no_mutated_bundle_is_accepted_and_none_ends_in_a_traceback() -> None:
@@ -18,7 +18,7 @@ def test_no_mutated_bundle_is_accepted_and_none_ends_in_a_traceback() -> None:
 def test_the_share_holds_every_kind_of_tampering() -> None:
     counts = Counter(list(KINDS)[seed % len(KINDS)] for seed in SHARE)
     assert set(counts) == set(KINDS)
-    assert min(counts.values()) >= 40
+    assert min(counts.values()) >= 30
 
 
 def test_equal_numbers_give_equal_mutations() -> None:

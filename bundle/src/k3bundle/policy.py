@@ -8,6 +8,7 @@ from k3bundle import layout
 from k3bundle.finding import Finding
 from k3bundle.manifest import Manifest
 from k3bundle.plan import Plan, TierName
+from k3bundle.standard_gates import looser_than_standard
 from k3bundle.subject import ChangeUnderTest
 from k3bundle.verdict import Verdict
 
@@ -30,6 +31,8 @@ class Policy:
     """Whether an unsigned bundle is refused."""
     allowed_plans: frozenset[str] | None = None
     """Digests of the plans that count; a plan holds the gates, so another plan is another test."""
+    require_standard: bool = False
+    """Whether a plan that asks for less than its tier's standard is refused."""
     allowed_verdicts: frozenset[str] | None = None
     """Verdict statuses that are enough."""
 
@@ -48,6 +51,7 @@ def policy_findings(
         yield from _plan_digest(policy, manifest)
     if plan is not None:
         yield from _tier(policy, plan)
+        yield from _standard(policy, plan)
     if verdict is not None:
         yield from _verdict(policy, verdict)
     if signer_fingerprint is not None:
@@ -68,6 +72,16 @@ def _plan_digest(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
         return
     why = f"Expected a plan of the standard evaluation, found the plan {digest}."
     hint = "Run a tier as this release of k3-eval plans it, without edited gates."
+    yield Finding("plan-digest-mismatch", layout.PLAN, why, hint)
+
+
+def _standard(policy: Policy, plan: Plan) -> Iterator[Finding]:
+    looser = looser_than_standard(plan) if policy.require_standard else ()
+    if not looser:
+        return
+    more = f" and {len(looser) - 1} more" if len(looser) > 1 else ""
+    why = f"Expected a plan as strict as the {plan.tier} tier, found that {looser[0]}{more}."
+    hint = "Run the tier as this release of k3-eval plans it, without edited gates."
     yield Finding("plan-digest-mismatch", layout.PLAN, why, hint)
 
 

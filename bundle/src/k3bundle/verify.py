@@ -31,6 +31,7 @@ from k3bundle.plan_rules import identity_findings, plan_findings
 from k3bundle.policy import Policy, policy_findings
 from k3bundle.request_rules import completeness_findings, request_findings
 from k3bundle.secret_scan import secrets_in
+from k3bundle.standard_gates import looser_than_standard
 from k3bundle.verdict import Verdict
 from k3bundle.verdict_diff import verdict_differences
 
@@ -53,6 +54,8 @@ class Report:
     """The manifest; None when it cannot be read."""
     signer_fingerprint: str | None
     """Fingerprint of the key whose signature verified; None when none did."""
+    looser_than_standard: tuple[str, ...] = ()
+    """In what the plan asks for less than its tier's standard; the verdict's limits say it too."""
 
     @property
     def ok(self) -> bool:
@@ -93,6 +96,7 @@ def verify(files: Mapping[str, bytes], policy: Policy) -> Report:
         verdict=derived,
         manifest=manifest,
         signer_fingerprint=attestation.signer_fingerprint,
+        looser_than_standard=looser_than_standard(records.plan) if records else (),
     )
 
 

@@ -75,7 +75,7 @@ def test_a_healthy_smoke_run_passes_and_never_claims_speed() -> None:
         "faster": "NOT_CLAIMED",
     }
     assert verdict.claims[3].sentence == "The smoke tier never claims speed."
-    assert verdict.limits == ("Random weights.",)
+    assert verdict.limits[0] == "Random weights."
 
 
 def test_headline_numbers_of_a_healthy_run() -> None:

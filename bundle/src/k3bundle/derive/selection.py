@@ -71,6 +71,8 @@ class CellBoot:
     """Tables of replayed graphs around the cell."""
     profiles: tuple[KernelProfile, ...]
     """Kernels of graphs by size, from a profile of the boot."""
+    gpu_indices: frozenset[int]
+    """Accelerators that were sampled in the boot, as the runner said at its start."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def select(records: RunRecords) -> Selection:
     coverage = _brackets(records.coverage)
     counters = _brackets(records.counters)
     graphs = _brackets(event for event in records.graphs if event.event == "table")
-    samples, missing = _telemetry(records)
+    telemetry = _telemetry(records)
     cells: dict[str, list[CellBoot]] = defaultdict(list)
     for number, cell_id in sorted(first):
         event = first[number, cell_id]
@@ -129,14 +131,11 @@ def select(records: RunRecords) -> Selection:
             coverage=coverage.get(key, _NO_COVERAGE),
             counters=counters.get(key, _NO_COUNTERS),
             finished=event,
-            samples=tuple(sorted(samples.get(key, ()), key=lambda sample: sample.at_ns)),
-            telemetry_missing=missing.get(key),
             graphs=graphs.get(key, _NO_GRAPHS),
-            profiles=tuple(
-                event
-                for event in records.graphs
-                if event.event == "profile" and event.boot_id == boot_id
-            ),
+            profiles=_profiles(records, boot_id),
+            samples=tuple(sorted(telemetry.samples.get(key, ()), key=lambda s: s.at_ns)),
+            telemetry_missing=telemetry.missing.get(key),
+            gpu_indices=telemetry.gpus.get(boot_id, frozenset()),
         )
         cells[cell_id].append(boot)
     return Selection(
@@ -168,17 +167,31 @@ def _first_finished(
     return first
 
 
-def _telemetry(
-    records: RunRecords,
-) -> tuple[dict[_Key, list[TelemetrySample]], dict[_Key, str]]:
+@dataclass(frozen=True)
+class _Telemetry:
+    samples: Mapping[_Key, list[TelemetrySample]]
+    missing: Mapping[_Key, str]
+    gpus: Mapping[str, frozenset[int]]
+
+
+def _telemetry(records: RunRecords) -> _Telemetry:
     samples: dict[_Key, list[TelemetrySample]] = defaultdict(list)
     missing: dict[_Key, str] = {}
+    gpus: dict[str, frozenset[int]] = {}
     for line in records.telemetry:
         if line.kind == "sample":
             samples[line.boot_id, line.cell_id].append(line)
         elif line.kind == "unavailable":
             missing[line.boot_id, line.cell_id] = line.reason
-    return samples, missing
+        else:
+            gpus[line.boot_id] = frozenset(gpu.index for gpu in line.gpus)
+    return _Telemetry(samples, missing, gpus)
+
+
+def _profiles(records: RunRecords, boot_id: str) -> tuple[KernelProfile, ...]:
+    return tuple(
+        event for event in records.graphs if event.event == "profile" and event.boot_id == boot_id
+    )
 
 
 def _slot_of(boot_id: str) -> int:

@@ -1,23 +1,19 @@
 """The rule of a serving cell: are its numbers what was to be measured, and is it fast enough?"""
 
-import statistics
 from collections.abc import Sequence
 from typing import Final
 
 from k3bundle.derive.cell_context import CellContext
 from k3bundle.derive.interval import Metric, PairValue, ratio_interval
-from k3bundle.derive.metrics.throughput import output_tokens_per_s
-from k3bundle.derive.metrics.tpot import tpot_ms
-from k3bundle.derive.metrics.ttft import ttft_ms
+from k3bundle.derive.measurement import measure
 from k3bundle.derive.null_pairs import compare_null
 from k3bundle.derive.prefix_cache import PrefixCacheReading, read_prefix_cache, shared_share
 from k3bundle.derive.problem import Problem
 from k3bundle.derive.requests_check import length_problem, measured_requests
-from k3bundle.derive.selection import CellBoot
 from k3bundle.derive.sentences import milliseconds, percent
 from k3bundle.derive.speed_rule import interval_words, judge_speed, throughput
+from k3bundle.derive.telemetry_gate import read_telemetry, telemetry_problem
 from k3bundle.plan import Gates, ServingCell
-from k3bundle.request import RequestRecord
 from k3bundle.verdict import (
     BootMeasurement,
     CellFail,
@@ -29,7 +25,7 @@ from k3bundle.verdict import (
     ServingEvidence,
 )
 
-__all__ = ["judge_serving", "measure"]
+__all__ = ["judge_serving"]
 
 _METRICS: Final[tuple[Metric, ...]] = ("output_tokens_per_s", "ttft_ms_p50", "tpot_ms_p50")
 
@@ -42,7 +38,11 @@ def judge_serving(
     Speed gates the cell only where the plan's tier claims speed; elsewhere it is reported.
     """
     measured = [measured_requests(boot) for boot in context.boots]
-    boots = tuple(measure(b, m) for b, m in zip(context.boots, measured, strict=True))
+    telemetry = [read_telemetry(b, m) for b, m in zip(context.boots, measured, strict=True)]
+    boots = tuple(
+        measure(boot, cell, requests, reading)
+        for boot, requests, reading in zip(context.boots, measured, telemetry, strict=True)
+    )
     prefix = [read_prefix_cache(b, m) for b, m in zip(context.boots, measured, strict=True)]
     rates = [reading.hit_rate for reading in prefix if reading.hit_rate is not None]
     intervals, null = _compared(context, boots)
@@ -55,36 +55,13 @@ def judge_serving(
         or length_problem(cell, list(zip(context.boots, measured, strict=True)))
         or context.coverage()
         or _warm_prefix_cache(context, cell, prefix)
+        or telemetry_problem(context.boots, telemetry, context.plan.gates)
     )
     if problem is not None:
         return context.invalid(problem, evidence)
     if context.plan.gates.claims_speed and context.paired:
         return judge_speed(context, cell, evidence)
     return context.passed(_report(context, evidence), evidence)
-
-
-def measure(boot: CellBoot, measured: Sequence[RequestRecord]) -> BootMeasurement:
-    """Measure one cell in one boot.
-
-    Args:
-        boot: The boot.
-        measured: Its requests without warm-up.
-    """
-    completed = [r for r in measured if r.outcome.status == "completed"]
-    ttft = [value for value in map(ttft_ms, completed) if value is not None]
-    tpot = [value for value in map(tpot_ms, completed) if value is not None]
-    return BootMeasurement(
-        slot=boot.slot.slot,
-        arm=boot.slot.arm,
-        pair=boot.slot.pair,
-        role=boot.slot.role,
-        completed=len(completed),
-        failed=len(measured) - len(completed),
-        ttft_ms_p50=statistics.median(ttft) if ttft else None,
-        tpot_ms_p50=statistics.median(tpot) if tpot else None,
-        tpot_undefined=len(completed) - len(tpot),
-        output_tokens_per_s=output_tokens_per_s(measured),
-    )
 
 
 def _compared(

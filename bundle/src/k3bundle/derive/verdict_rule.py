@@ -16,8 +16,9 @@ from k3bundle.derive.headline import headline_numbers
 from k3bundle.derive.isolation import Isolation, judge_isolation
 from k3bundle.derive.regressions import find_regressions
 from k3bundle.derive.selection import select
-from k3bundle.derive.sentences import clip, counted, percent
+from k3bundle.derive.sentences import clip, counted, listed, percent
 from k3bundle.plan import Plan
+from k3bundle.standard_gates import looser_than_standard
 from k3bundle.verdict import (
     CellInvalid,
     CellResult,
@@ -25,6 +26,7 @@ from k3bundle.verdict import (
     Claim,
     GreedyEvidence,
     HeadlineNumber,
+    ServingEvidence,
     Verdict,
 )
 
@@ -32,6 +34,8 @@ __all__ = ["derive"]
 
 _Status = Literal["PASS", "FAIL", "INCONCLUSIVE", "INVALID", "INCOMPLETE"]
 
+_SHOWN: Final = 4
+"""Phrases that one sentence holds."""
 _WORST_FIRST: Final[tuple[_Status, ...]] = ("FAIL", "INVALID", "INCOMPLETE", "INCONCLUSIVE")
 
 
@@ -68,8 +72,28 @@ def derive(records: RunRecords) -> Verdict:
         headline=headline,
         regressions=find_regressions(records.plan, cells),
         resumed=len(records.attempts) > 1 or any(a.resumed for a in records.attempts),
-        limits=records.plan.limits,
+        limits=_limits(records.plan, cells),
     )
+
+
+def _limits(plan: Plan, cells: Sequence[CellResult]) -> tuple[str, ...]:
+    """The plan's own limits, and those that only a look at plan and records shows."""
+    looser = looser_than_standard(plan)
+    found = list(plan.limits)
+    if looser:
+        more = f" and {len(looser) - _SHOWN} more" if len(looser) > _SHOWN else ""
+        shown = "; ".join(looser[:_SHOWN])
+        found.append(f"The plan asks for less than the {plan.tier} tier: {shown}{more}.")
+    silent = [
+        cell.cell_id
+        for cell in cells
+        if not isinstance(cell, CellSkipped)
+        and isinstance(cell.evidence, ServingEvidence)
+        and any(boot.telemetry_missing is not None for boot in cell.evidence.boots)
+    ]
+    if silent:
+        found.append(f"Nothing is known of clocks and heat during {listed(silent)}: no telemetry.")
+    return tuple(clip(sentence) for sentence in found)
 
 
 def _findings(

@@ -77,9 +77,9 @@ def example_plan(
         boots=tuple(BootSlot(slot=i, arm=a, pair=p) for i, (a, p) in enumerate(order)),
         gates=Gates(
             minimum_decode_coverage=0.95,
-            logprob_tolerance_nats=0.01,
-            tie_margin_nats=0.001,
-            minimum_decided_share=0.5,
+            logprob_tolerance_nats=0.001,
+            tie_margin_nats=0.002,
+            minimum_decided_share=0.9,
             maximum_error_rate=0.01,
             maximum_prefix_hit_rate=0.01,
             claims_speed=False,

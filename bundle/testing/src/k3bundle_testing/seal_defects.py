@@ -218,7 +218,7 @@ SEAL_DEFECTS: Final = (
         "plan-digest-mismatch",
         layout.RUN,
         lambda: resealed(
-            edited(good_files(), layout.PLAN, b'nats":0.01', b'nats":9.01'),
+            edited(good_files(), layout.PLAN, b'nats":0.001', b'nats":9.001'),
         ),
     ),
     Defect(
