@@ -7,8 +7,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from k3bundle.environment import NodeFacts
+from k3bundle.environment import GpuFacts, NodeFacts
 from k3runner.errors import UsageError
+from k3runner.telemetry.nvml import GpuReader, open_gpus
 
 __all__ = ["load_node_facts", "read_node_facts"]
 
@@ -20,12 +21,18 @@ def read_node_facts(*, remarks: tuple[str, ...] = ()) -> NodeFacts:
         remarks: Sentences to add, for example about the engine's installation.
 
     Returns:
-        The facts. This version knows CPU machines; on a machine with an NVIDIA driver it says
-        in a remark that GPUs are not recorded.
+        The facts. GPUs are those that NVML shows and CUDA_VISIBLE_DEVICES admits; on a machine
+        with an NVIDIA driver where NVML shows none, a remark says why.
     """
     notes = list(remarks)
-    if Path("/proc/driver/nvidia/version").is_file():
-        notes.append("An NVIDIA driver is present; this version does not record GPUs.")
+    gpus: tuple[GpuFacts, ...] = ()
+    driver_version = None
+    reader = open_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if isinstance(reader, GpuReader):
+        gpus, driver_version = reader.facts(), reader.driver_version
+        reader.close()
+    elif Path("/proc/driver/nvidia/version").is_file():
+        notes.append(f"An NVIDIA driver is present, and no GPU can be read: {reader.reason}")
     return NodeFacts(
         architecture=platform.machine(),
         operating_system=_operating_system(),
@@ -33,8 +40,8 @@ def read_node_facts(*, remarks: tuple[str, ...] = ()) -> NodeFacts:
         cpu_model=_cpu_model(),
         cpu_count=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        gpus=(),
-        driver_version=None,
+        gpus=gpus,
+        driver_version=driver_version,
         runner_version=metadata.version("k3-runner"),
         runner_python_version=platform.python_version(),
         remarks=tuple(notes),

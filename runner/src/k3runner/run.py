@@ -10,6 +10,7 @@ from pathlib import Path
 from k3bundle import layout
 from k3bundle.canonical import canonical_json, plan_sha256
 from k3bundle.environment import NodeFacts
+from k3bundle.isolation_record import IsolationAudit
 from k3bundle.plan import Plan
 from k3bundle.run import AttemptRecord, RunIdentity
 from k3bundle.sign import Signer
@@ -66,13 +67,20 @@ class ConfigOverrides:
     """Another address of the same existing server."""
 
 
-def run(config: RunConfig, change: ChangeUnderTest, emit: Callable[[Event], None]) -> RunResult:
+def run(
+    config: RunConfig,
+    change: ChangeUnderTest,
+    emit: Callable[[Event], None],
+    *,
+    isolation: IsolationAudit | None = None,
+) -> RunResult:
     """Runs the plan of `config` from the start and seals a bundle.
 
     Args:
         config: Fully resolved configuration.
         change: What the evidence is for.
         emit: Called with every event, in order, from the calling thread.
+        isolation: Audit of the change, for the bundle; None: the bundle has none.
 
     Raises:
         EngineError: The engine could not be started; the run folder can be resumed.
@@ -101,6 +109,8 @@ def run(config: RunConfig, change: ChangeUnderTest, emit: Callable[[Event], None
             (layout.ENVIRONMENT, facts.node),
         ):
             write_once(folder / name, canonical_json(record))
+        if isolation is not None:
+            write_once(folder / layout.ISOLATION, canonical_json(isolation))
         write_once(folder / LOCAL_CONFIG, dump_local_config(config))
         start = _Start(folder, plan, identity, facts, RunState(), attempt=0, torn_lines=0)
         return _execute(config, start, signer, emit)

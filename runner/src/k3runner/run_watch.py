@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from pydantic import TypeAdapter
+
 from k3bundle import layout
 from k3bundle.subject import ArmName
+from k3bundle.telemetry import TelemetryLine
+from k3runner.errors import MachineError
 from k3runner.events import Event, Remark
-from k3runner.journal import JOURNAL_FILES, Journal
+from k3runner.journal import JOURNAL_FILES, Journal, read_lines
 from k3runner.run_folder import LOCAL_CONFIG
 from k3runner.separation.engine_home import ArmHome, EngineHomes
 from k3runner.separation.engine_user import OtherUser, SameUser, choose_engine_user
@@ -31,6 +35,7 @@ _ELSEWHERE = NvmlAbsent(
     "The server was not started by the runner, so which accelerators it uses is not known."
 )
 _SHOWN_ALTERATIONS = 3
+_LINE: TypeAdapter[TelemetryLine] = TypeAdapter(TelemetryLine)
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,15 @@ class RunWatch:
 
         Raises:
             UsageError: The engine's user cannot be used.
+            MachineError: The accelerators are not those of the boots before.
         """
         self._folder = folder
         self._nonce = nonce
         self._emit = emit
         self._user = _engine_user(config)
         self._gpus = open_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        if config.engine_url is None:
+            _refuse_other_gpus(folder, self._gpus, nonce)
         self._guard = Guard(
             (*referee_files(), config.key_path, *(folder / name for name in _STATIC)),
             records=[folder / name for name in JOURNAL_FILES],
@@ -166,6 +174,26 @@ class RunWatch:
                     f"While {boot_id} ran, {count} of the referee's files changed, for example "
                     f"{shown}: the run shows no isolation any more."
                 )
+            )
+
+
+def _refuse_other_gpus(folder: Path, gpus: GpuReader | NvmlAbsent, nonce: str) -> None:
+    """Checks that boots of a resumed run use the accelerators of those before.
+
+    Raises:
+        MachineError: They are others.
+    """
+    now = {one.gpu for one in gpus.identities(nonce)} if isinstance(gpus, GpuReader) else set()
+    for line in read_lines(folder / layout.TELEMETRY):
+        record = _LINE.validate_json(line)
+        if record.kind != "source":
+            continue
+        before = {one.gpu for one in record.gpus}
+        if before != now:
+            raise MachineError(
+                f"{len(before - now)} of {len(before)} GPUs of the earlier boots are not there any "
+                f"more, and {len(now - before)} others are.",
+                "Resume with the same GPUs, see CUDA_VISIBLE_DEVICES, or start a new run.",
             )
 
 

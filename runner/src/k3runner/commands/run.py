@@ -1,7 +1,8 @@
 """`k3-eval run`: the whole evaluation, from plan to sealed bundle."""
 
 import os
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
@@ -24,6 +25,8 @@ Example:
   k3-eval run --tier smoke --repository example/engine \\
       --pull-request 7 --commit "$(git rev-parse HEAD)"
 
+With --isolation the audit of the change goes into the bundle, beside the claim "isolated".
+
 A run that was interrupted is finished with `k3-eval resume RUN_FOLDER`. `run` may be left out:
 `k3-eval --tier smoke ...` is the same.
 
@@ -44,15 +47,23 @@ def run(
     runs: flags.Runs = None,
     key: flags.Key = None,
     registry: flags.Registry = None,
+    isolation: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Audit of this commit, from `k3-eval audit isolation --json`."
+        ),
+    ] = None,
     events: flags.Events = False,
     plain: flags.Plain = False,
 ) -> None:
     """Run the evaluation."""
     # Imported when the command runs, so that `--help` answers at once.
     from k3runner.commands.change import change_from_flags  # noqa: PLC0415
+    from k3runner.commands.isolation_file import read_isolation  # noqa: PLC0415
     from k3runner.settings import resolve  # noqa: PLC0415
 
     change = change_from_flags(repository, pull_request, commit)
+    audit = None if isolation is None else read_isolation(isolation, change)
     config = resolve(
         environ=os.environ,
         tier=tier,
@@ -67,5 +78,7 @@ def run(
     from k3runner.commands.watching import watched  # noqa: PLC0415
     from k3runner.run import run as run_plan  # noqa: PLC0415
 
-    code = watched(lambda emit: run_plan(config, change, emit), events=events, plain=plain)
+    code = watched(
+        lambda emit: run_plan(config, change, emit, isolation=audit), events=events, plain=plain
+    )
     raise typer.Exit(code)
