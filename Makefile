@@ -33,7 +33,8 @@ INSTALLED = @test -x $(DEV)/python && test -x $(KERNELS)/python || { \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve test lint format types contracts schema schema-check test-house test-unit \
-	test-engine test-env lock clean
+	test-engine test-env error-rates test-mutations lock \
+	clean
 
 ##@ Use
 help: ## List every target with a sentence.
@@ -100,7 +101,15 @@ test-engine: ## Test with a real engine: served tokens, step counts, planted def
 		$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m engine k3decode
 	$(DEV)/python -m pytest -m engine tests
 
+test-mutations: ## Verify ten thousand mutated bundles, of which the tests verify a share.
+	$(INSTALLED)
+	$(DEV)/python -m k3bundle_testing.mutations 10000
+
 ##@ Keep
+error-rates: ## Write bundle/ERROR_RATES.md: how often a verdict on speed is wrong.
+	$(INSTALLED)
+	$(DEV)/python -m k3bundle_testing.error_rates bundle/ERROR_RATES.md
+
 lock: ## Make all locks under requirements/ again; UPGRADE=1 takes newer versions.
 	@$(HOUSE) lock --wheels "$(WHEELS)" --upgrade "$(UPGRADE)"
 
