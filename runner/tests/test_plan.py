@@ -4,7 +4,7 @@ import pytest
 
 from k3bundle.canonical import plan_sha256
 from k3bundle.environment import GpuFacts, NodeFacts
-from k3bundle.plan import ServingCell, SkippedCell
+from k3bundle.plan import GreedyCell, ServingCell, SkippedCell
 from k3bundle.plan_rules import plan_findings
 from k3runner.errors import MachineError, UsageError
 from k3runner.node_facts import read_node_facts
@@ -91,6 +91,15 @@ def test_cells_lie_between_the_prepared_sizes_and_just_beyond_them(node: NodeFac
     assert {3, 5, 9, 12, 17, 33, 48} <= set(streams["tp8"])
     first_aside = {name: min(n for n, aside in of.items() if aside) for name, of in streams.items()}
     assert first_aside == {"tp8": 65, "tp8-dcp8": 65, "tp8-k3": 17, "tp8-k7": 9}
+
+
+def test_every_deployment_that_is_timed_has_its_answers_compared(node: NodeFacts) -> None:
+    plan = build_plan(
+        load_tier("standard"), load_subject("kimi-k3-upstream"), _gb300(node), "paired"
+    )
+    timed = {cell.deployment for cell in plan.cells if isinstance(cell, ServingCell)}
+    assert timed == {cell.deployment for cell in plan.cells if isinstance(cell, GreedyCell)}
+    assert len(timed) == len(plan.deployments)
 
 
 def test_quick_boots_one_deployment(node: NodeFacts) -> None:

@@ -7,7 +7,15 @@ from pydantic import ValidationError
 
 from k3bundle.environment import NodeFacts
 from k3bundle.gates import Gates
-from k3bundle.plan import DEFAULT_DEPLOYMENT, CellPlan, Deployment, Plan, SkippedCell
+from k3bundle.plan import (
+    DEFAULT_DEPLOYMENT,
+    CellPlan,
+    Deployment,
+    GreedyCell,
+    Plan,
+    SkippedCell,
+)
+from k3bundle.schedule import RunnableCell
 from k3bundle.subject import ArmSpec
 from k3runner.boot_order import boot_slots
 from k3runner.cell_fit import fit_cell
@@ -96,19 +104,38 @@ def _single_plan(tier: Tier, node: NodeFacts) -> Plan:
 
 
 def _cells(tier: Tier, subject: Subject, node: NodeFacts) -> Iterator[CellPlan]:
-    """The tier's cells where they run, then the sweeps of each deployment."""
+    """The tier's cells where they run, then what each deployment runs of its own.
+
+    Speed counts only for correct answers of the same deployment, so each one that is timed runs the
+    greedy cells too; its boots are there anyway.
+    """
     home = _home(tier, subject, node)
     for cell in tier.cells:
         placed = cell.model_copy(update={"deployment": home.spec.name})
         yield fit_cell(placed, home, subject.scope, node)
     for deployment in subject.deployments:
         prepared = subject.scope.prepared(deployment)
-        for sweep in tier.sweeps:
-            if sweep.applies_to(deployment.spec) and (
-                not sweep.one_deployment or deployment is home
-            ):
-                for cell in sweep.cells(deployment.spec, prepared):
-                    yield fit_cell(cell, deployment, subject.scope, node)
+        timed = [
+            cell
+            for sweep in tier.sweeps
+            if sweep.applies_to(deployment.spec)
+            and (not sweep.one_deployment or deployment is home)
+            for cell in sweep.cells(deployment.spec, prepared)
+        ]
+        answers = _greedy_of(tier, deployment.spec) if timed and deployment is not home else ()
+        for own in (*answers, *timed):
+            yield fit_cell(own, deployment, subject.scope, node)
+
+
+def _greedy_of(tier: Tier, deployment: Deployment) -> tuple[RunnableCell, ...]:
+    """The tier's greedy cells for a deployment that is not the one of its other cells."""
+    return tuple(
+        cell.model_copy(
+            update={"cell_id": f"{deployment.name}-{cell.cell_id}", "deployment": deployment.name}
+        )
+        for cell in tier.cells
+        if isinstance(cell, GreedyCell)
+    )
 
 
 def _home(tier: Tier, subject: Subject, node: NodeFacts) -> SubjectDeployment:
