@@ -65,5 +65,5 @@ class EngineHomes:
                 environment={"HOME": str(folder), "TMPDIR": str(temporary)},
             )
         finally:
-            os.chown(folder, 0, 0)
+            os.chown(folder, os.geteuid(), os.getegid())
             folder.chmod(0o700)

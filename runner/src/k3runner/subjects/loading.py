@@ -2,6 +2,7 @@
 
 import hashlib
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import get_args
@@ -67,6 +68,7 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where} is not TOML: {error}.", "Correct the file.") from error
     engine, model = table.table("engine"), table.table("model")
+    kernels = engine.string_lists("path_kernels")
     subject = Subject(
         name=table.take("name", str),
         engine=EngineLaunch(
@@ -78,14 +80,14 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
             environment=engine.string_map("environment"),
             volatile_config_keys=engine.strings("volatile_config_keys", ()),
             coverage_method=engine.take("coverage_method", str, "") or None,
-            path_kernels=engine.string_lists("path_kernels"),
+            path_kernels=kernels,
         ),
         model=SubjectModel(
             name=model.take("name", str),
             revision=model.take("revision", str),
             random_weights=model.take("random_weights", bool),
         ),
-        arms=tuple(_parse_arm(arm, where, folder) for arm in table.tables("arms")),
+        arms=tuple(_parse_arm(arm, where, folder, kernels) for arm in table.tables("arms")),
         allowed_config_differences=table.strings("allowed_config_differences"),
         deployments=read_deployments(table.tables("deployments", optional=True)),
         scope=read_scope(table.table("scope", optional=True)),
@@ -104,7 +106,9 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
     return subject
 
 
-def _parse_arm(table: Table, where: str, folder: Path | None) -> SubjectArm:
+def _parse_arm(
+    table: Table, where: str, folder: Path | None, kernels: Mapping[str, tuple[str, ...]]
+) -> SubjectArm:
     name = table.take("name", str)
     if name not in get_args(ArmName):
         raise UsageError(
@@ -117,10 +121,12 @@ def _parse_arm(table: Table, where: str, folder: Path | None) -> SubjectArm:
             f"{where}: the overlay of the {name} arm, {overlay}, is not a folder.",
             "Correct `overlay`; it is relative to the subject file.",
         )
+    expected_path = table.take("expected_path", str)
     spec = ArmSpec(
         name="baseline" if name == "baseline" else "candidate",
         decode_backend=table.take("decode_backend", str),
-        expected_path=table.take("expected_path", str),
+        expected_path=expected_path,
+        kernel_patterns=kernels.get(expected_path, ()),
         engine_arguments=table.strings("engine_arguments", ()),
         environment=table.string_map("environment"),
         overlay_sha256=None if overlay is None else overlay_digest(overlay),
