@@ -48,7 +48,7 @@ def load_blocks(words, scales, rWords: cute.Tensor, rScales: cute.Tensor) -> Non
     """
     for block in range(rScales.shape[0]):
         found = cute.arch.inline_ptx(
-            "ld.global.nc.L1::no_allocate.v4.b32 {{$w0}, {$w1}, {$w2}, {$w3}}, "
+            "ld.global.L1::no_allocate.v4.b32 {{$w0}, {$w1}, {$w2}, {$w3}}, "
             f"[{{$r0}}+{BLOCK_BYTES * block}];",
             write_only_types=[Uint32] * BLOCK_WORDS,
             read_only_args=[words],
@@ -56,7 +56,7 @@ def load_blocks(words, scales, rWords: cute.Tensor, rScales: cute.Tensor) -> Non
         for word in range(BLOCK_WORDS):
             rWords[block, word] = found[word]
         rScales[block] = cute.arch.inline_ptx(
-            f"ld.global.nc.L1::no_allocate.b32 {{$w0}}, [{{$r0}}+{_SCALE_BLOCK_BYTES * block}];",
+            f"ld.global.L1::no_allocate.b32 {{$w0}}, [{{$r0}}+{_SCALE_BLOCK_BYTES * block}];",
             write_only_types=[Uint32],
             read_only_args=[scales],
         )

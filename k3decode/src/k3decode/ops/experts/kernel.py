@@ -312,6 +312,9 @@ def _load(
         rWords,
         rScales,
     )
+    # Holds the loads in front of what follows: the compiler would move them to where the other
+    # chunk is done, since their use is in the next round.
+    cute.arch.sync_warp()
 
 
 def _multiply(
