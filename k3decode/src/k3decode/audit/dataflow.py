@@ -4,7 +4,8 @@ The state maps each register to a `Value`. A register that was never assigned on
 count where paths meet.
 """
 
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from k3decode.audit.dominance import postorder
@@ -19,6 +20,7 @@ from k3decode.audit.program import (
     Kernel,
     Negated,
     Operand,
+    Parameter,
     ParameterArea,
     ParameterWord,
     Register,
@@ -33,6 +35,7 @@ __all__ = ["Facts", "may_poll", "trace"]
 
 _POINTER_BYTES = 8
 _State = dict[str, Value]
+_View = Mapping[str, Value]
 _UNASSIGNED = Value()
 _OTHER = Value(origins=frozenset({Origin.OTHER}))
 
@@ -88,17 +91,24 @@ class _Tracer:
 
     def run(self, flow: Flow, block: int, state: _State, facts: Facts | None = None) -> _State:
         """State after a block; notes facts where they are wanted."""
+        # What a register is where a guard holds that it was assigned under.
+        under: dict[Guard, _State] = {}
         for index, instruction in flow.instructions(block):
+            guard = instruction.guard
+            view: _View = state
+            if guard is not None and guard in under:
+                view = ChainMap(under[guard], state)
             if facts is not None:
-                self._note(facts, (block, index), instruction, state)
+                self._note(facts, (block, index), instruction, view)
             made = [
-                (assignment.register, self._assigned(assignment, instruction, index, state))
+                (assignment.register, self._assigned(assignment, instruction, index, view))
                 for assignment in instruction.assignments
             ]
             for register, value in made:
-                state[register] = self._guarded(
-                    instruction.guard, state.get(register), value, state
-                )
+                state[register] = self._guarded(guard, state.get(register), value, state)
+                _forget(under, register)
+                if guard is not None and register != guard.register:
+                    under.setdefault(guard, {})[register] = value
         if facts is not None:
             guards = flow.conditions(block)
             if len(guards) == 1:
@@ -108,14 +118,14 @@ class _Tracer:
         return state
 
     def _note(
-        self, facts: Facts, place: tuple[int, int], instruction: Instruction, state: _State
+        self, facts: Facts, place: tuple[int, int], instruction: Instruction, state: _View
     ) -> None:
         if instruction.access is not None:
             facts.addresses[place] = self._address(instruction.access.address, state)
         if instruction.barrier:
             facts.barriers[place] = self._sum(instruction.barrier, (), state)
 
-    def _address(self, halves: Iterable[tuple[Operand, ...]], state: _State) -> Value:
+    def _address(self, halves: Iterable[tuple[Operand, ...]], state: _View) -> Value:
         """An address of two registers: both halves begin with the same pointer."""
         values = [self._sum(half, (), state) for half in halves]
         if not values:
@@ -123,14 +133,14 @@ class _Tracer:
         rooted = [value for value in values if value.roots]
         return choose(rooted or values[:1], ())
 
-    def _guarded(self, guard: Guard | None, old: Value | None, new: Value, state: _State) -> Value:
+    def _guarded(self, guard: Guard | None, old: Value | None, new: Value, state: _View) -> Value:
         if guard is None:
             return new
         condition = self._register(guard.register, state)
         return choose([new] if old is None else [old, new], [condition])
 
     def _assigned(
-        self, assignment: Assignment, instruction: Instruction, index: int, state: _State
+        self, assignment: Assignment, instruction: Instruction, index: int, state: _View
     ) -> Value:
         match assignment.form:
             case Form.SUM:
@@ -142,49 +152,64 @@ class _Tracer:
                 )
             case Form.MIX:
                 return mix(self._value(source, state) for source in assignment.sources)
+            case Form.PARAMETER:
+                return self._parameter_at(self._sum(assignment.sources, (), state))
             case Form.LOADED:
                 return _result(RootKind.LOADED, index, is_poll=may_poll(instruction))
             case Form.OUTCOME:
                 return _result(RootKind.OUTCOME, index, is_poll=True)
 
-    def _sum(self, sources: Iterable[Operand], factors: Iterable[Operand], state: _State) -> Value:
+    def _sum(self, sources: Iterable[Operand], factors: Iterable[Operand], state: _View) -> Value:
         return add(
             [self._value(source, state) for source in sources],
             [self._value(factor, state) for factor in factors],
         )
 
-    def _register(self, name: str, state: _State) -> Value:
+    def _register(self, name: str, state: _View) -> Value:
         return state.get(name, _UNASSIGNED)
 
-    def _value(self, operand: Operand, state: _State) -> Value:
+    def _value(self, operand: Operand, state: _View) -> Value:
         if isinstance(operand, Register):
             return self._register(operand.name, state)
         if isinstance(operand, Negated):
             return negate(self._register(operand.operand.name, state))
         if isinstance(operand, ParameterWord):
-            return self._parameter(operand)
+            return self._parameter(operand.offset)
         return _fixed(operand)
 
-    def _parameter(self, word: ParameterWord) -> Value:
-        parameter = self._kernel.parameter_at(word.offset)
-        if parameter is None or parameter.size < _POINTER_BYTES:
-            # Too small for an address.
+    def _parameter(self, offset: int | None) -> Value:
+        """What the parameters hold at a byte, or anywhere."""
+        if offset is None:
+            every = [self._slots(p, 0, p.size) for p in self._kernel.parameters]
+            return choose(every, [_OTHER])
+        parameter = self._kernel.parameter_at(offset)
+        if parameter is None:
             return _OTHER
-        inside = word.offset - parameter.offset
-        last = parameter.size - 1 if word.dynamic else inside
-        steps = range(inside // _POINTER_BYTES, last // _POINTER_BYTES + 1)
-        return Value(
-            frozenset(
-                Sum(
-                    frozenset(
-                        {Root(RootKind.PARAMETER, (parameter.ordinal, step * _POINTER_BYTES))}
-                    ),
-                    0,
-                )
-                for step in steps
-            ),
-            origins=frozenset({Origin.OTHER}),
-        )
+        inside = offset - parameter.offset
+        return self._slots(parameter, inside, inside + 1)
+
+    def _slots(self, parameter: Parameter, first: int, end: int) -> Value:
+        """The addresses that bytes of a parameter may be of."""
+        if parameter.size < _POINTER_BYTES:
+            return _OTHER
+        slots = range(first // _POINTER_BYTES, -(-end // _POINTER_BYTES))
+        roots = [
+            Root(RootKind.PARAMETER, (parameter.ordinal, slot * _POINTER_BYTES)) for slot in slots
+        ]
+        return choose([_rooted(root, 0) for root in roots], ())
+
+    def _parameter_at(self, address: Value) -> Value:
+        """The parameter at an address; any where it is not known."""
+        offsets = [one.constant if one.roots else None for one in address.sums]
+        return choose([self._parameter(offset) for offset in offsets], [address])
+
+
+def _forget(under: dict[Guard, _State], register: str) -> None:
+    """A register has a new value: as a guard, or under other guards."""
+    for guard in [one for one in under if one.register == register]:
+        del under[guard]
+    for known in under.values():
+        known.pop(register, None)
 
 
 def _fixed(operand: Operand) -> Value:

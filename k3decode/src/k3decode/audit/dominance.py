@@ -46,6 +46,26 @@ class Dominance:
                 if self._immediate.get(node) != new:
                     self._immediate[node] = new
                     changed = True
+        self._spans = self._number()
+
+    def _number(self) -> dict[int, tuple[int, int]]:
+        """When a walk over the tree of dominators enters a node, and how far it gets below it."""
+        below: dict[int, list[int]] = {}
+        for node, closest in self._immediate.items():
+            if node:
+                below.setdefault(closest, []).append(node)
+        entered: dict[int, int] = {}
+        spans: dict[int, tuple[int, int]] = {}
+        stack = [(0, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                spans[node] = (entered[node], len(entered))
+            else:
+                entered[node] = len(entered)
+                stack.append((node, True))
+                stack += [(child, False) for child in below.get(node, ())]
+        return spans
 
     def _meet(self, one: int, other: int) -> int:
         while one != other:
@@ -64,10 +84,9 @@ class Dominance:
         return node in self._immediate
 
     def dominates(self, one: int, other: int) -> bool:
-        """Whether every path from the entry to `other` passes `one`."""
-        while other not in (one, 0):
-            other = self._immediate[other]
-        return one == other
+        """Whether every path from the entry to `other` passes `one`; both are reached."""
+        first, end = self._spans[one]
+        return first <= self._spans[other][0] < end
 
 
 def postorder(graph: Graph) -> list[int]:

@@ -52,11 +52,9 @@ class Immediate:
 
 @dataclass(frozen=True, slots=True)
 class ParameterWord:
-    """What the launch passed, at a byte offset into the parameters."""
+    """What the launch passed, at a byte offset into the parameters; None: anywhere in them."""
 
-    offset: int
-    dynamic: bool = False
-    """The offset is only where an indexed read starts."""
+    offset: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +125,8 @@ class Form(Enum):
     """Anything else; the result is no address."""
     LOADED = "loaded"
     """What memory held."""
+    PARAMETER = "parameter"
+    """The parameter that lies at an address."""
     OUTCOME = "outcome"
     """True when the wait that this instruction tries has succeeded."""
 

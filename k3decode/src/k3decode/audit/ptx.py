@@ -171,7 +171,8 @@ class _Translator:
         size = _WORD_BYTES.get(parts[-1][1:], 8)
         registers = _registers(line.operands[0])
         if start is None:
-            return tuple(Assignment(register, Form.LOADED) for register in registers)
+            address = self._address(line.operands[1])
+            return tuple(Assignment(register, Form.PARAMETER, address) for register in registers)
         first = start + int(extra or "0", 0)
         return tuple(
             Assignment(register, Form.SUM, (ParameterWord(first + size * number),))

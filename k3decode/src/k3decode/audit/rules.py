@@ -175,6 +175,8 @@ class _Sources:
             absolute = one.constant is not None and len(value.sums) > 1
             if not one.roots and not absolute:
                 unknown = unknown or "no parameter is a part of its address"
+        if not memories:
+            unknown = unknown or "nothing is known of its parts"
         return _Provenance(frozenset(parameters), frozenset(memories), unknown)
 
     def _strong(self, one: Sum) -> list[Root]:

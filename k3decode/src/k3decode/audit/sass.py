@@ -156,11 +156,13 @@ class _Translator:
 
     def _constant_load(self, line: RawInstruction) -> Instruction:
         source = line.operands[-1]
-        assignments = tuple(
-            Assignment(name, Form.SUM, (self._reader.word(source, number),))
-            for number, name in enumerate(result_registers(line))
-        )
-        return Instruction(line.at, line.text, None, assignments)
+        assignments = []
+        for number, name in enumerate(result_registers(line)):
+            indexed = self._reader.indexed(source, number)
+            form = Form.SUM if indexed is None else Form.PARAMETER
+            sources = (self._reader.word(source, number),) if indexed is None else indexed
+            assignments.append(Assignment(name, form, sources))
+        return Instruction(line.at, line.text, None, tuple(assignments))
 
     def _synchronisation(self, line: RawInstruction) -> Instruction:
         memory = next((operand for operand in line.operands if is_memory(operand)), "[]")
@@ -220,8 +222,9 @@ class _Translator:
         if kind is JumpKind.RETURN:
             link = next((o for o in line.operands if is_register(o)), None)
             return Jump(kind, (), conditions, link)
-        if kind is JumpKind.EXIT:
-            return Jump(kind, (), conditions)
+        if kind is JumpKind.EXIT or line.opcode == "BPT.TRAP":
+            # After a trap nothing that is read matters.
+            return Jump(JumpKind.EXIT, (), conditions)
         if family == "WARPSYNC" and labels:
             return Jump(JumpKind.BRANCH, labels, conditions, maybe=True)
         if kind is None:

@@ -103,11 +103,19 @@ class OperandReader:
         if index != "0x0":
             # Bank 4 holds addresses of the module's variables; the others hold numbers.
             return Symbol(f"c[{index}][{offset:#x}]") if index == "0x4" else Scalar()
-        area = _AREA_WORD.get(self.parameter_base)
-        dynamic = register is not None and not register.endswith("Z")
+        if _is_index(register):
+            return ParameterWord(None)
         if offset >= self.parameter_base:
-            return ParameterWord(offset - self.parameter_base, dynamic)
-        return ParameterArea() if offset == area else Scalar()
+            return ParameterWord(offset - self.parameter_base)
+        return ParameterArea() if offset == _AREA_WORD.get(self.parameter_base) else Scalar()
+
+    def indexed(self, text: str, number: int) -> tuple[Operand, ...] | None:
+        """The address of an indexed word among the parameters; None for any other operand."""
+        bank = _BANK.match(_plain(text))
+        if bank is None or bank[1] != "0x0" or not _is_index(bank[2]):
+            return None
+        offset = int(bank[3] or "0x0", 16) + _WORD_BYTES * number - self.parameter_base
+        return self.low(bank[2]), ParameterArea(offset)
 
     def memory(self, text: str) -> tuple[tuple[Operand, ...], ...]:
         """Halves of an address; each is a sum."""
@@ -142,6 +150,10 @@ class OperandReader:
                 operand = self.low(text)
                 found.append(operand.operand if isinstance(operand, Negated) else operand)
         return tuple(found)
+
+
+def _is_index(register: str | None) -> bool:
+    return register is not None and not register.endswith("Z")
 
 
 def _register(match: re.Match[str], number: int) -> Operand:

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _MAX_SUMS = 12
+_MAX_CONSTANTS = 4
 
 
 class RootKind(Enum):
@@ -174,7 +175,7 @@ def _plus(one: Sum, other: Sum) -> Sum:
 
 
 def _limited(sums: Iterable[Sum]) -> frozenset[Sum]:
-    """One sum for each set of roots, except offsets into the parameters, which name one.
+    """A few constants for each set of roots, more of them become unknown.
 
     Only grows from one pass to the next: what a merged sum covers stays covered.
     """
@@ -187,10 +188,10 @@ def _limited(sums: Iterable[Sum]) -> frozenset[Sum]:
             kept.setdefault(one.roots, set()).add(one.constant)
     result = {Sum(merged, None, True)} if merged else set()
     for roots, constants in kept.items():
-        if roots <= merged and (roots or None in constants):
+        if roots and roots <= merged:
             continue
-        area = any(root.kind is RootKind.AREA for root in roots)
-        distinct = constants if area or len(constants) == 1 else {None}
+        unknown = None in constants or len(constants) > _MAX_CONSTANTS
+        distinct: set[int | None] = {None} if unknown else constants
         result.update(Sum(roots, constant) for constant in distinct)
     if len(result) > _MAX_SUMS:
         return frozenset({_merge_all(result)})

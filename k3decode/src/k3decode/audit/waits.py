@@ -14,6 +14,7 @@ from k3decode.audit.dataflow import Facts, may_poll
 from k3decode.audit.dominance import Dominance, Loop, natural_loops
 from k3decode.audit.flow import Flow
 from k3decode.audit.program import Event, Instruction
+from k3decode.audit.slices import Slices
 from k3decode.audit.value import Origin, Root, RootKind, Value
 
 __all__ = ["Paths", "Waits", "find_waits"]
@@ -73,6 +74,7 @@ class _Finder:
         self._waits = Waits(at_entry=at_entry)
         self._dominance = Dominance(flow.graph)
         self._loops = natural_loops(flow.graph, self._dominance)
+        self._slices = Slices(flow)
         self._blocks = [b for b in range(len(flow.blocks)) if self._dominance.reached(b)]
 
     def find(self) -> Waits:
@@ -172,7 +174,11 @@ class _Finder:
             for number in range(len(self._flow.blocks[block].edges)):
                 key = (block, number)
                 succeeded = self._outcome(key, condition)
-                left = self._left_loops(key, condition) | self._before_loop(key, condition)
+                left = (
+                    self._left_loops(key, condition)
+                    | self._before_loop(key, condition)
+                    | self._beside_dead_end(key, condition)
+                )
                 loads = frozenset(i for i in left if self._is_poll(i))
                 if loads:
                     polls.append((key, loads))
@@ -203,7 +209,9 @@ class _Finder:
         found: set[int] = set()
         for loop in self._loops:
             if block in loop.body and target not in loop.body:
-                found |= self._tested_in(loop, condition)
+                tested = self._tested_in(loop, condition)
+                if tested and not self._slices.may_give_up(block, loop.body):
+                    found |= tested
         return frozenset(found)
 
     def _tested_in(self, loop: Loop, condition: Value) -> set[int]:
@@ -213,6 +221,25 @@ class _Finder:
             for index, _ in self._flow.instructions(inner)
             if index in condition.tokens
         }
+
+    def _beside_dead_end(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
+        """Polls whose failure leads to the end of the kernel without another read."""
+        block, number = key
+        edges = self._flow.blocks[block].edges
+        if len(self._flow.conditions(block)) != 1 or not condition.tokens:
+            return frozenset()
+        others = [edge.target for other, edge in enumerate(edges) if other != number]
+        if self._reads(others) or self._slices.may_give_up(block):
+            return frozenset()
+        return condition.tokens
+
+    def _reads(self, starts: list[int]) -> bool:
+        """Whether global memory is read from any of the blocks on."""
+        for start in starts:
+            for block, index in reach(self._flow, Waits(), start=start).reached:
+                if (block, index) in self._facts.addresses:
+                    return True
+        return False
 
     def _before_loop(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
         """Polls that were tried once before their loop, where success goes around the loop."""
