@@ -8,6 +8,7 @@ import pytest
 
 from k3bundle import layout
 from k3bundle.run import AttemptRecord, CellFinished
+from k3bundle_testing.example_client import example_client
 from k3runner.errors import MachineError
 from k3runner.journal import JOURNAL_FILES, Journal, mend, read_lines
 from k3runner.run_state import state_of
@@ -16,13 +17,14 @@ _WRITER = """
 import sys
 from pathlib import Path
 from k3bundle.run import BootStopped, CellFinished
+from k3bundle_testing.example_client import example_client
 from k3runner.journal import Journal
 with Journal(Path(sys.argv[1])) as journal:
     print("go", flush=True)
     for number in range(1_000_000):
         journal.boot(BootStopped(boot_id="boot-0.0", how="clean", detail="x" * 1500))
         journal.cell(CellFinished(boot_id="boot-0.0", slot=0, cell_id=f"c{number}",
-            at_utc="2026-01-01T00:00:00Z", wall_ns=1, request_count=1, client_max_lag_ms=0.0))
+            at_utc="2026-01-01T00:00:00Z", wall_ns=1, request_count=1, client=example_client(1)))
         print(number, flush=True)
 """
 
@@ -101,7 +103,7 @@ def test_journal_on_a_full_disk_says_how_to_go_on(tmp_path: Path) -> None:
         at_utc="2026-01-01T00:00:00Z",
         wall_ns=1,
         request_count=1,
-        client_max_lag_ms=0.0,
+        client=example_client(1),
     )
     with Journal(tmp_path) as journal, Path("/dev/full").open("ab", buffering=0) as full:
         journal._files[layout.CELLS].close()

@@ -158,14 +158,13 @@ def test_b11_short_answers_invalidate_serving(tmp_path: Path) -> None:
 def test_b6_failed_requests_invalidate_serving(tmp_path: Path) -> None:
     sent = 0
     for cell in load_tier("smoke").cells:
-        assert cell.kind != "skipped"
         requests = plan_requests(cell, "0" * 64, EXTERNAL_VOCABULARY)
         if cell.kind == "serving":
             break
         sent += len(requests.measured)
     candidate = {
         "fault": "http_500",
-        "faulty_from": sent + len(requests.warmup),
+        "faulty_from": sent + sum(len(batch) for batch in requests.warmup),
         "faulty_count": 2,
     }
     result, _ = run_fake(fake_config(tmp_path, candidate=candidate))
@@ -193,13 +192,24 @@ def test_engine_that_always_crashes_is_started_twice_and_the_run_goes_on(tmp_pat
 
 
 def test_b43_hang_aborts_the_cell_and_kills_the_engine(tmp_path: Path) -> None:
-    candidate = {"fault": "hang", "faulty_from": 12, "faulty_count": 1}
+    candidate = {"fault": "hang", "faulty_from": 12}
     result, _ = run_fake(fake_config(tmp_path, candidate=candidate, request_idle_s=0.5))
     records = bundle_records(result.bundle_path)
     aborted = [one for one in records.cells if isinstance(one, CellAborted)]
-    assert aborted
-    assert aborted[0].reason.startswith("The engine hung: no token came for 0.5 s")
+    assert aborted[0].cause == "hang"
+    assert aborted[0].reason.startswith("HANG: nothing came for 0.5 s on any of 4 streams, after ")
     assert engines_left(tmp_path) == []
+    # The baseline's boots are measured all the same, and the hang is no crash of the engine's own.
+    finished = {(one.slot, one.cell_id) for one in records.cells if one.event == "finished"}
+    assert {slot for slot, cell_id in finished if cell_id == "chat"} == {0, 3}
+    ends = {one.boot_id: one for one in records.boots if isinstance(one, BootStopped)}
+    assert ends["boot-1.0"].how == "killed"
+    assert "hung" in ends["boot-1.0"].detail
+    files = read_archive(result.bundle_path)
+    dump = files[f"{layout.LOG_PREFIX}boot-1.0.hang-greedy-c4.log"].decode()
+    assert "Fatal Python error: Aborted" in dump
+    assert "fake_engine.py" in dump
+    assert "tasks of the referee" in dump
 
 
 def test_engine_that_dies_at_start_is_a_sentence_with_its_error(tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ class Completed(Record):
 
 
 class Failed(Record):
-    """The request fell short: an error, a cut stream, a missing end marker, missing usage."""
+    """The request fell short: an error, a cut stream, a missing end marker, missing usage, or an
+    answer that is shorter or longer than was asked for.
+    """
 
     status: Literal["failed"] = "failed"
     """Tag."""
@@ -65,6 +67,7 @@ class Failed(Record):
         "cut_stream",
         "no_usage",
         "malformed_event",
+        "wrong_length",
         "timeout",
         "connection",
     ]
@@ -102,12 +105,19 @@ class RequestRecord(Record):
     """Sampling temperature."""
     seed: Count | None
     """Sampling seed."""
+    due_at_ns: Nanoseconds | None
+    """Monotonic time from the start of the cell to the moment the request was due; None where it
+    was sent as soon as a stream was free."""
     sent_at_ns: Nanoseconds
     """Monotonic time from the start of the cell to the moment the request was sent."""
     ended_at_ns: Nanoseconds
     """Monotonic time since the request was sent at which the stream ended."""
     events: tuple[StreamEvent, ...]
     """Token-carrying events in order of arrival; one for a non-streamed answer."""
+    counted_by: Literal["token_ids", "usage", "estimate"]
+    """What says how many tokens each event carried: the ids that it held, the growth of the usage
+    that it named, or nothing. Then the final usage is spread evenly and times per token are
+    estimates. Usage is the truth for the whole answer in all three cases."""
     outcome: RequestOutcome
     """How it ended."""
     token_ids: tuple[Count, ...] | None
@@ -118,3 +128,6 @@ class RequestRecord(Record):
     """Generated content where a check needs it (structured output); None elsewhere."""
     text_sha256: Sha256
     """Digest of the generated content as UTF-8."""
+    text_tokens: Count | None
+    """Tokens that the server's own tokenizer finds in everything that was generated, as a
+    cross-check of usage; None where it was not asked."""

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from k3bundle.client import ClientStats
 from k3bundle.record import (
     CellId,
     Count,
@@ -133,8 +134,8 @@ class CellFinished(Record):
     """Time from the first request sent to the last one ended, warm-up excluded."""
     request_count: Count
     """Request records written for this cell and boot, warm-up included."""
-    client_max_lag_ms: Milliseconds
-    """Largest delay of the client's own event loop during the cell."""
+    client: ClientStats
+    """What the load client saw of itself."""
 
 
 class CellAborted(Record):
@@ -150,6 +151,10 @@ class CellAborted(Record):
     """The cell."""
     at_utc: UtcTimestamp
     """When."""
+    cause: Literal["hang", "engine_ended", "silent", "not_started"]
+    """`hang`: no stream made progress for the idle limit, and the stacks that could be had are in a
+    log. `engine_ended`: the engine died. `silent`: it does not answer administrative requests.
+    `not_started`: the boot ended before."""
     reason: ShortText
     """Why, in one sentence."""
 

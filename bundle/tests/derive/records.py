@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from k3bundle.bundle import RunRecords
+from k3bundle.client import ClientProcess, ClientStats, ClockAnchor, WarmUp
 from k3bundle.coverage import CoverageSnapshot, EngineCounters, StepCount
 from k3bundle.derive.features import VARIANTS
 from k3bundle.plan import (
@@ -137,14 +138,17 @@ def a_request(**changes: Any) -> RequestRecord:
         "exact_length": True,
         "temperature": 0.0,
         "seed": None,
+        "due_at_ns": None,
         "sent_at_ns": 0,
         "ended_at_ns": 60 * MS,
         "events": events(*((20 + 5 * i, 1) for i in range(8))),
+        "counted_by": "token_ids",
         "outcome": completed(8),
         "token_ids": tokens,
         "logprobs": None,
         "text": None,
         "text_sha256": "cd" * 32,
+        "text_tokens": None,
     }
     return RequestRecord(**{**values, **changes})
 
@@ -331,5 +335,26 @@ def finished(slot: int, cell_id: str, *, attempt: int = 0) -> CellFinished:
         at_utc=AT,
         wall_ns=240 * MS,
         request_count=4,
-        client_max_lag_ms=0.5,
+        client=a_client(),
+    )
+
+
+def a_client(**changes: Any) -> ClientStats:
+    """A client of one process that kept up; keyword arguments change that process."""
+    values: dict[str, Any] = {
+        "requests": 4,
+        "received_bytes": 9_000,
+        "received_pieces": 40,
+        "wall_ns": 240 * MS,
+        "cpu_ns": 24 * MS,
+        "lag_samples": 48,
+        "lag_ms_p50": 0.2,
+        "lag_ms_p99": 0.5,
+        "lag_ms_max": 0.7,
+    }
+    return ClientStats(
+        started=ClockAnchor(monotonic_ns=5 * MS, utc=AT, machine_boot_sha256="ef" * 32),
+        processes=(ClientProcess(**{**values, **changes}),),
+        recording_cpu_ns=2 * MS,
+        warmup=WarmUp(rounds_ms=(), steady=None),
     )

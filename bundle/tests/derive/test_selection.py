@@ -93,7 +93,12 @@ def test_requests_of_a_boot_that_did_not_finish_do_not_count() -> None:
 def test_a_missing_boot_is_named_with_its_reason_and_leaves_the_run_incomplete() -> None:
     records = without_cells(a_run(), lambda e: e.slot == 2 and e.cell_id == "greedy")
     aborted = CellAborted(
-        boot_id="boot-2.0", slot=2, cell_id="greedy", at_utc=AT, reason="The engine ended."
+        boot_id="boot-2.0",
+        slot=2,
+        cell_id="greedy",
+        at_utc=AT,
+        cause="engine_ended",
+        reason="The engine ended.",
     )
     verdict = derive(replace(records, cells=(*records.cells, aborted)))
     cell = next(cell for cell in verdict.cells if cell.cell_id == "greedy")

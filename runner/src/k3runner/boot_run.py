@@ -16,8 +16,10 @@ from k3runner.engine_process import EngineProcess, choose_port, start_engine
 from k3runner.engine_tools import write_engine_tools
 from k3runner.errors import EngineError, MachineError
 from k3runner.events import BootBecameReady, BootEnded, BootStarting, BootWaiting, Remark
-from k3runner.load.client import open_session
+from k3runner.graph_run import profile_graphs
+from k3runner.load.workers import LoadWorkers
 from k3runner.run_context import RunContext, utc_now
+from k3runner.run_watch import BootPlace
 
 __all__ = ["run_existing_server", "run_slot"]
 
@@ -56,11 +58,12 @@ async def run_existing_server(context: RunContext, slot: BootSlot, url: str) -> 
     ready = False
     try:
         limit_s = context.config.limits.probe_s
-        async with open_session() as session, EngineProbe(url, limit_s) as probe:
-            server = BootedServer(boot_id, slot.slot, url, None, session, probe)
-            await _read_back(context, server, ready_after_s=0.0)
-            ready = True
-            await _run_cells(context, server, last=True)
+        with context.watch.existing_server(boot_id, context.journal) as telemetry:
+            async with LoadWorkers() as workers, EngineProbe(url, limit_s) as probe:
+                server = BootedServer(boot_id, slot.slot, url, None, workers, probe, telemetry)
+                await _read_back(context, server, ready_after_s=0.0)
+                ready = True
+                await _run_cells(context, server, last=True)
     finally:
         how: How = "clean" if ready else "never_ready"
         detail = "The server was left running." if ready else "The server did not answer."
@@ -69,36 +72,47 @@ async def run_existing_server(context: RunContext, slot: BootSlot, url: str) -> 
 
 async def _boot(context: RunContext, slot: BootSlot, *, last: bool) -> None:
     """One engine process from start to end; whatever happens, nothing of it is left."""
+    boot_id = f"boot-{slot.slot}.{context.attempt}"
+    with context.watch.boot(boot_id, slot.arm, context.journal) as place:
+        await _boot_in(context, slot, boot_id, place, last=last)
+
+
+async def _boot_in(
+    context: RunContext, slot: BootSlot, boot_id: str, place: BootPlace, *, last: bool
+) -> None:
     config = context.config
     if config.engine_python is None or config.model_folder is None:
         raise MachineError("No engine to boot is configured.", "Give --engine-python and --model.")
-    boot_id = f"boot-{slot.slot}.{context.attempt}"
     command = engine_command(
         subject=config.subject,
+        deployment=next(one for one in context.plan.deployments if one.name == slot.deployment),
         arm=next(one for one in config.subject.arms if one.spec.name == slot.arm),
         engine_python=config.engine_python,
         model_folder=config.model_folder,
         port=choose_port(config.engine_port),
-        inherited=os.environ,
-        tools=write_engine_tools(context.folder),
+        inherited={**os.environ, **place.environment},
+        tools=write_engine_tools(place.tools),
     )
     places = {**context.places, str(command.port): "<port>"}
     _journal_start(context, slot, boot_id, public_command(command.argv, places))
+    place.on_started()
     log = context.folder / "logs" / f"{boot_id}.log"
     process: EngineProcess | None = None
     ready = False
     began = time.monotonic()
     try:
-        process = start_engine(command, log=log, folder=context.folder)
+        process = start_engine(command, log=log, folder=place.folder, user=place.user)
         url = f"http://127.0.0.1:{command.port}"
-        async with open_session() as session, EngineProbe(url, config.limits.probe_s) as probe:
-            server = BootedServer(boot_id, slot.slot, url, process, session, probe)
+        async with LoadWorkers() as workers, EngineProbe(url, config.limits.probe_s) as probe:
+            server = BootedServer(boot_id, slot.slot, url, process, workers, probe, place.telemetry)
             await _wait_healthy(context, server, process, began)
             ready_after_s = time.monotonic() - began
             _refuse_unknown_variables(process)
             await _read_back(context, server, ready_after_s=ready_after_s)
             ready = True
-            await _run_cells(context, server, last=last)
+            missing = context.state.missing_cells(context.plan, slot.slot)
+            if await _run_cells(context, server, last=last):
+                await profile_graphs(context, server, missing, place.folder)
     finally:
         _end(context, slot, boot_id, process, ready=ready)
 
@@ -173,13 +187,15 @@ def _refuse_unknown_variables(process: EngineProcess) -> None:
         )
 
 
-async def _run_cells(context: RunContext, server: BootedServer, *, last: bool) -> None:
+async def _run_cells(context: RunContext, server: BootedServer, *, last: bool) -> bool:
+    """Runs the missing cells in plan order; False when the server failed in one of them."""
     missing = context.state.missing_cells(context.plan, server.slot)
     for at, cell in enumerate(missing):
         if not await run_cell(context, server, cell):
             if last:
                 abort_cells(context, server, missing[at + 1 :], "The engine had ended before.")
-            return
+            return False
+    return True
 
 
 def _journal_start(

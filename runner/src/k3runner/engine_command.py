@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from k3bundle.plan import Deployment
 from k3runner.subjects.definition import Subject, SubjectArm
 
 __all__ = ["EngineCommand", "engine_command", "public_command"]
@@ -28,6 +29,7 @@ class EngineCommand:
 def engine_command(
     *,
     subject: Subject,
+    deployment: Deployment,
     arm: SubjectArm,
     engine_python: Path,
     model_folder: Path,
@@ -39,6 +41,7 @@ def engine_command(
 
     Args:
         subject: The engine.
+        deployment: How both arms are started alike.
         arm: The arm that is booted.
         engine_python: Python of the engine's environment.
         model_folder: Model that is served.
@@ -50,7 +53,10 @@ def engine_command(
     # What else lies on the user's PATH is no part of the engine; a subject may name more.
     environment["PATH"] = f"{engine_python.parent}:{_SYSTEM_PATH}:{tools}"
     environment["PYTHONNOUSERSITE"] = "1"
+    # An engine that hangs is aborted, and then writes where each of its threads was.
+    environment["PYTHONFAULTHANDLER"] = "1"
     environment |= subject.engine.environment
+    environment |= deployment.environment
     environment |= arm.spec.environment
     if arm.overlay is not None:
         environment["PYTHONPATH"] = str(arm.overlay)
@@ -61,6 +67,7 @@ def engine_command(
         *("--served-model-name", subject.model.name),
         *("--host", "127.0.0.1", "--port", str(port)),
         *subject.engine.arguments,
+        *deployment.engine_arguments,
         *arm.spec.engine_arguments,
     )
     return EngineCommand(argv=argv, environment=environment, port=port)

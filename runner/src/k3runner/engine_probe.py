@@ -98,6 +98,27 @@ class EngineProbe:
         status, _ = await self._request("POST", "/reset_prefix_cache")
         return status == _OK
 
+    async def switch_profiler(self, verb: Literal["start", "stop"], limit_s: float) -> bool:
+        """Switches the engine's profiler; False when it has none that can be switched.
+
+        Args:
+            verb: What to do. A stop returns when the traces are written.
+            limit_s: Limit of the request.
+        """
+        status, _ = await self._request("POST", f"/{verb}_profile", limit_s=limit_s)
+        return status == _OK
+
+    async def token_count(self, model: str, text: str) -> int | None:
+        """Tokens that the server's own tokenizer finds in a text; None when it offers no way."""
+        status, answer = await self._request(
+            "POST", "/tokenize", {"model": model, "prompt": text, "add_special_tokens": False}
+        )
+        try:
+            count = json.loads(answer)["count"] if status == _OK else None
+        except (ValueError, KeyError, TypeError):
+            return None
+        return count if type(count) is int and count >= 0 else None
+
     async def coverage(
         self, method: str | None, *, boot_id: str, cell_id: str, moment: Moment
     ) -> CoverageSnapshot:

@@ -7,6 +7,8 @@ __all__ = ["parse_counters"]
 
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})?\s+(\S+)(?:\s+\d+)?$")
 _SUFFIXES = ("_total", "_count", "_sum")
+_START_TIME = "process_start_time_seconds"
+"""Not a counter: it tells a restart, after which counters begin again."""
 
 
 def parse_counters(text: str, prefix: str) -> dict[str, float]:
@@ -17,13 +19,16 @@ def parse_counters(text: str, prefix: str) -> dict[str, float]:
         prefix: Start of the names that count, for example `vllm:`.
 
     Returns:
-        Name -> value, sorted by name; only counters, and counts and sums of histograms. A name
-        with a value that is not finite is left out.
+        Name -> value, sorted by name; only counters, counts and sums of histograms, and the time
+        at which the process started. A name with a value that is not finite is left out.
     """
     sums: dict[str, float] = {}
     for line in text.splitlines():
         match = _SAMPLE.match(line)
-        if match is None or not match[1].startswith(prefix) or not match[1].endswith(_SUFFIXES):
+        if match is None:
+            continue
+        counts = match[1].startswith(prefix) and match[1].endswith(_SUFFIXES)
+        if not counts and match[1] != _START_TIME:
             continue
         try:
             value = float(match[2])

@@ -59,6 +59,7 @@ def test_b1_chunk_of_six_tokens_counts_six() -> None:
     ]
     assert isinstance(answer.outcome(), Completed)
     assert answer.token_ids() == tuple(range(1, 14))
+    assert answer.counted_by == "token_ids"
 
 
 def test_b1_usage_deltas_count_where_ids_are_missing() -> None:
@@ -104,7 +105,8 @@ def test_b4_reasoning_opens_the_decode_window(key: str) -> None:
         (5, "content", 1),
     ]
     assert answer.text() == "42"
-    assert not answer.estimated
+    assert answer.full_text() == "xxx42"
+    assert answer.counted_by == "usage"
     assert answer.outcome().status == "completed"
 
 
@@ -146,7 +148,7 @@ def test_unknown_counts_are_spread_and_called_estimated() -> None:
         (3, "[DONE]"),
     )
     assert [event.tokens for event in answer.events()] == [2, 3, 3]
-    assert answer.estimated
+    assert answer.counted_by == "estimate"
     assert completion(answer).completion_tokens == 8
 
 
@@ -252,3 +254,50 @@ def test_logprobs_that_are_not_all_there_are_dropped() -> None:
     answer = take(Answer(), (1, chunk), (1, "[DONE]"))
     assert answer.logprobs() is None
     assert answer.token_ids() == (7, 8)
+
+
+def test_b12_ids_that_usage_does_not_confirm_fail() -> None:
+    answer = take(
+        Answer(),
+        (1, text_chunk("a", [1], usage=usage(3))),
+        (2, text_chunk("b", [2], finish="length", usage=usage(6))),
+        (2, "[DONE]"),
+    )
+    assert failure(answer).detail == "Usage says 6 tokens, 2 token ids came."
+
+
+def test_b12_end_token_without_an_id_is_no_disagreement() -> None:
+    answer = take(
+        Answer(),
+        (1, text_chunk("a", [1], usage=usage(1))),
+        (2, text_chunk("b", [2], finish="stop", usage=usage(3))),
+        (2, "[DONE]"),
+    )
+    assert completion(answer).completion_tokens == 3
+
+
+def test_ids_in_some_events_only_count_by_usage() -> None:
+    answer = take(
+        Answer(),
+        (1, text_chunk("a", [1], usage=usage(1))),
+        (2, text_chunk("b", usage=usage(4), finish="length")),
+        (2, "[DONE]"),
+    )
+    assert answer.counted_by == "usage"
+    assert [event.tokens for event in answer.events()] == [1, 3]
+    assert answer.token_ids() is None
+
+
+@pytest.mark.parametrize("due", [2, 4])
+def test_b11_answer_of_another_length_than_due_fails(due: int) -> None:
+    chunk = text_chunk("abc", [1, 2, 3], finish="length", usage=usage(3))
+    outcome = take(Answer(), (1, chunk), (1, "[DONE]")).outcome(due_tokens=due)
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "wrong_length"
+    assert outcome.detail == f"The answer has 3 tokens, {due} were asked for."
+
+
+def test_b3_one_token_of_one_completes() -> None:
+    chunk = text_chunk("a", [1], finish="length", usage=usage(1))
+    outcome = take(Answer(), (1, chunk), (1, "[DONE]")).outcome(due_tokens=1)
+    assert isinstance(outcome, Completed)

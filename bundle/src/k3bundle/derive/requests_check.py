@@ -62,7 +62,7 @@ def requests_problem(cell: RunnableCell, boots: Sequence[CellBoot]) -> Problem |
 def length_problem(
     cell: ServingCell | GreedyCell, boots: Sequence[tuple[CellBoot, Sequence[RequestRecord]]]
 ) -> Problem | None:
-    """Say which completed requests do not have the planned number of tokens.
+    """Say which requests were answered with another than the planned number of tokens.
 
     Args:
         cell: The planned cell.
@@ -73,6 +73,8 @@ def length_problem(
         for request in measured:
             outcome = request.outcome
             if outcome.status == "failed":
+                if outcome.error == "wrong_length":
+                    offenders.append(f"prompt {request.index}: {outcome.detail}")
                 continue
             exact = request.exact_length and outcome.completion_tokens != request.requested_tokens
             if exact or request.requested_tokens != requested_tokens(cell, request.index):

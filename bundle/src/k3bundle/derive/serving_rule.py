@@ -51,8 +51,8 @@ def judge_serving(
     )
     problem = (
         context.missing(cell)
-        or _failed_requests(boots, context.plan.gates)
         or length_problem(cell, list(zip(context.boots, measured, strict=True)))
+        or _failed_requests(boots, context.plan.gates)
         or context.coverage()
         or _warm_prefix_cache(context, cell, prefix)
         or telemetry_problem(context.boots, telemetry, context.plan.gates)

@@ -87,14 +87,17 @@ def _request(
         exact_length=not isinstance(cell, FeatureCell),
         temperature=1.0 if sampling else 0.0,
         seed=(8 if variant == "other_seed" else 7) if sampling else None,
+        due_at_ns=None,
         sent_at_ns=index * 60_000_000,
         ended_at_ns=events[-1].at_ns + 1_000_000 if events else 2_000_000,
         events=events,
+        counted_by="token_ids",
         outcome=_failure() if failed else _completion(cell, index, len(tokens)),
         token_ids=None if failed else tokens,
         logprobs=_logprobs(tokens, context) if isinstance(cell, GreedyCell) else None,
         text=text if structured else None,
         text_sha256=sha256_hex(b"" if failed else text.encode()),
+        text_tokens=None,
     )
 
 

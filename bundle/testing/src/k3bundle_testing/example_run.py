@@ -24,6 +24,7 @@ from k3bundle.run import (
 )
 from k3bundle.schedule import cells_in
 from k3bundle.subject import ArmName, ChangeUnderTest
+from k3bundle_testing.example_client import example_client
 from k3bundle_testing.example_plan import (
     EXAMPLE_CHANGE,
     example_environment,
@@ -189,6 +190,7 @@ def _crash(plan: Plan, slot: BootSlot, *, attempt: int) -> _Served:
         slot=slot.slot,
         cell_id=first.cell_id,
         at_utc=_clock(slot.slot, attempt, 2),
+        cause="engine_ended",
         reason="The engine ended while the cell ran.",
     )
     return _Served(boots=(started, stopped), cells=(aborted,))
@@ -250,7 +252,7 @@ def _finished(
         at_utc=_clock(started.slot, started.attempt, 10 + number),
         wall_ns=max(record.sent_at_ns + record.ended_at_ns for record in measured),
         request_count=len(records),
-        client_max_lag_ms=1.5,
+        client=example_client(len(measured)),
     )
 
 

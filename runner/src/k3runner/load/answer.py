@@ -1,7 +1,8 @@
 """From the events of one answer to its record: tokens per event, finish, usage, outcome. Pure.
 
-A chunk is not a token: tokens come from usage deltas or token ids. An answer counts as completed
-only when its finish reason, its usage and its end marker were all seen.
+A chunk is not a token: tokens come from usage deltas or token ids, and usage and token ids must
+agree. An answer counts as completed only when its finish reason, its usage and its end marker were
+all seen and it is as long as was asked for.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from k3runner.load.answer_json import (
 )
 from k3runner.load.sse import ServerSentEvent
 
-__all__ = ["Answer", "FailureKind"]
+__all__ = ["Answer", "CountedBy", "FailureKind"]
 
 Channel = Literal["content", "reasoning"]
 FailureKind = Literal[
@@ -35,9 +36,11 @@ FailureKind = Literal[
     "cut_stream",
     "no_usage",
     "malformed_event",
+    "wrong_length",
     "timeout",
     "connection",
 ]
+CountedBy = Literal["token_ids", "usage", "estimate"]
 _DETAIL_LIMIT = 500
 
 
@@ -47,12 +50,14 @@ class Answer:
     def __init__(self) -> None:
         self._arrivals: list[tuple[int, int | None, Channel]] = []
         self._text: list[str] = []
+        self._reasoning: list[str] = []
         self._token_ids: list[int] = []
         self._logprobs: list[TokenLogprob] = []
         self._usage: dict[str, Any] | None = None
         self._counted = 0
         self._finish_reason: str | None = None
         self._done = False
+        self._without_ids = 0
         self._failure: Failed | None = None
 
     @property
@@ -61,9 +66,9 @@ class Answer:
         return self._failure is not None
 
     @property
-    def arrivals(self) -> int:
-        """How many token-carrying events have arrived; grows while the server makes progress."""
-        return len(self._arrivals)
+    def started(self) -> bool:
+        """True once a token has arrived."""
+        return bool(self._arrivals)
 
     def fail(self, error: FailureKind, detail: str) -> None:
         """Notes a failure, unless one was noted before."""
@@ -101,11 +106,14 @@ class Answer:
             self.fail("malformed_event", f"The body is not what is due: {error}")
         self._done = True
 
-    def outcome(self, sent_tokens: int | None = None) -> RequestOutcome:
+    def outcome(
+        self, sent_tokens: int | None = None, due_tokens: int | None = None
+    ) -> RequestOutcome:
         """How the request ended, after everything was taken.
 
         Args:
             sent_tokens: Length of the prompt, where it was sent as token ids.
+            due_tokens: Length that the answer must have; None where it may end early.
         """
         if self._failure is not None:
             return self._failure
@@ -117,18 +125,16 @@ class Answer:
             )
         if self._usage is None:
             return Failed(error="no_usage", detail="No usage was sent; tokens are not guessed.")
-        completion = self._usage["completion_tokens"]
-        counted = sum(event.tokens for event in self.events())
-        if counted != completion:
+        completion, prompt = self._usage["completion_tokens"], self._usage["prompt_tokens"]
+        disagreement = self._disagreement(completion)
+        if disagreement is None and sent_tokens is not None and prompt != sent_tokens:
+            disagreement = f"Usage says {prompt} prompt tokens, {sent_tokens} were sent."
+        if disagreement is not None:
+            return Failed(error="malformed_event", detail=disagreement)
+        if due_tokens is not None and completion != due_tokens:
             return Failed(
-                error="malformed_event",
-                detail=f"Usage says {completion} tokens, the events carried {counted}.",
-            )
-        prompt = self._usage["prompt_tokens"]
-        if sent_tokens is not None and prompt != sent_tokens:
-            return Failed(
-                error="malformed_event",
-                detail=f"Usage says {prompt} prompt tokens, {sent_tokens} were sent.",
+                error="wrong_length",
+                detail=f"The answer has {completion} tokens, {due_tokens} were asked for.",
             )
         return Completed(
             finish_reason=self._finish_reason,
@@ -137,10 +143,20 @@ class Answer:
             cached_prompt_tokens=self._usage["cached"],
         )
 
+    def _disagreement(self, completion: int) -> str | None:
+        counted = sum(self._tokens())
+        if counted != completion:
+            return f"Usage says {completion} tokens, the events carried {counted}."
+        ids = len(self._token_ids)
+        # Usage may count an end token that is not returned; nothing else.
+        if self._all_have_ids and not 0 <= completion - ids <= 1:
+            return f"Usage says {completion} tokens, {ids} token ids came."
+        return None
+
     def events(self) -> tuple[StreamEvent, ...]:
         """The token-carrying events in order of arrival.
 
-        A server that counts nothing per event gets its final usage spread evenly; `estimated`
+        A server that counts nothing per event gets its final usage spread evenly; `counted_by`
         then says so.
         """
         return tuple(
@@ -149,14 +165,16 @@ class Answer:
         )
 
     @property
-    def estimated(self) -> bool:
-        """True when tokens per event had to be spread over more than one event unevenly."""
-        unknown = sum(1 for _, tokens, _ in self._arrivals if tokens is None)
-        return (
-            unknown > 0
-            and self._usage is not None
-            and self._usage["completion_tokens"] != (len(self._arrivals))
-        )
+    def counted_by(self) -> CountedBy:
+        """What says how many tokens each event carried.
+
+        `estimate`: nothing did, and there were not as many events as tokens.
+        """
+        if self._all_have_ids:
+            return "token_ids"
+        unknown = any(tokens is None for _, tokens, _ in self._arrivals)
+        total = self._usage["completion_tokens"] if self._usage else None
+        return "estimate" if unknown and total != len(self._arrivals) else "usage"
 
     def token_ids(self) -> tuple[int, ...] | None:
         """Generated ids; None when the server sent none, or not all of them."""
@@ -174,9 +192,17 @@ class Answer:
         """The generated content, without reasoning, as text that every JSON reader takes."""
         return _clean("".join(self._text))
 
+    def full_text(self) -> str:
+        """Reasoning and content, as text that every JSON reader takes."""
+        return _clean("".join(self._reasoning) + "".join(self._text))
+
     def text_sha256(self) -> str:
         """Digest of the content as UTF-8."""
         return hashlib.sha256(self.text().encode("utf-8")).hexdigest()
+
+    @property
+    def _all_have_ids(self) -> bool:
+        return bool(self._token_ids) and self._without_ids == 0
 
     def _take_chunk(self, at_ns: int, chunk: dict[str, Any]) -> None:
         usage = chunk_usage(chunk)
@@ -184,6 +210,7 @@ class Answer:
         content, reasoning = chunk_text(choice)
         ids = chunk_token_ids(choice)
         self._text.append(content)
+        self._reasoning.append(reasoning)
         self._token_ids.extend(ids)
         self._logprobs.extend(parse_logprobs(choice))
         reason = choice.get("finish_reason")
@@ -198,12 +225,16 @@ class Answer:
             # The last usage chunk has no choice: what it adds was never seen in an event.
             if not choice:
                 return
-            if delta:
-                self._arrive(at_ns, delta, channel)
+            if not delta:
+                return
+            self._arrive(at_ns, delta, channel)
         elif ids:
             self._arrive(at_ns, len(ids), channel)
         elif content or reasoning:
             self._arrivals.append((at_ns, None, channel))
+        else:
+            return
+        self._without_ids += not ids
 
     def _arrive(self, at_ns: int, tokens: int, channel: Channel) -> None:
         self._arrivals.append((at_ns, tokens, channel))

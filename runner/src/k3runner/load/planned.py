@@ -1,9 +1,12 @@
-"""The requests of a cell: what is sent, in which order, with which body. Pure."""
+"""The requests of a cell: what is sent, when, in which order, with which body. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from k3bundle.plan import FeatureCell, GreedyCell, ServingCell
+from k3runner.load.prompt_file import FilePrompt
+from k3runner.load.serving_prompts import due_times_ns, file_prompts, lengths_of, prompt_of
 from k3runner.prompts import Vocabulary, chat_message, sampling_seed, token_prompt
 
 __all__ = ["CellRequests", "PlannedRequest", "Variant", "plan_requests", "request_body"]
@@ -24,12 +27,14 @@ class PlannedRequest:
     """Prompt number."""
     variant: Variant
     """Why it is sent."""
-    prompt: tuple[int, ...] | str
-    """Token ids (completions) or the text of one user message (chat)."""
+    prompt: tuple[int, ...] | str | FilePrompt
+    """Token ids (completions), the text of one user message (chat), or a prompt of a file."""
     requested_tokens: int
     """`max_tokens`."""
     exact_length: bool
     """Ignore end-of-sequence."""
+    due_ns: int | None = None
+    """When it is due, since the start of the measured part; None: when a stream is free."""
     temperature: float = 0.0
     """Sampling temperature."""
     seed: int | None = None
@@ -42,7 +47,12 @@ class PlannedRequest:
     @property
     def endpoint(self) -> Literal["completions", "chat"]:
         """Which endpoint."""
-        return "chat" if isinstance(self.prompt, str) else "completions"
+        chat = (
+            self.prompt.messages is not None
+            if isinstance(self.prompt, FilePrompt)
+            else isinstance(self.prompt, str)
+        )
+        return "chat" if chat else "completions"
 
     @property
     def streamed(self) -> bool:
@@ -50,19 +60,31 @@ class PlannedRequest:
         return self.variant != "block"
 
     @property
-    def messages_or_ids(self) -> list[Any]:
+    def token_count(self) -> int | None:
+        """Length of the prompt where it is sent as token ids; None elsewhere."""
+        ids = self.prompt.token_ids if isinstance(self.prompt, FilePrompt) else self.prompt
+        return len(ids) if isinstance(ids, tuple) else None
+
+    @property
+    def content(self) -> list[Any] | str:
         """The prompt as it goes into the body, and into its digest."""
-        if isinstance(self.prompt, str):
-            return [{"role": "user", "content": self.prompt}]
-        return list(self.prompt)
+        prompt = self.prompt
+        if isinstance(prompt, str):
+            return [{"role": "user", "content": prompt}]
+        if isinstance(prompt, tuple):
+            return list(prompt)
+        if prompt.messages is not None:
+            return [{"role": role, "content": content} for role, content in prompt.messages]
+        return list(prompt.token_ids) if prompt.token_ids is not None else prompt.text or ""
 
 
 @dataclass(frozen=True)
 class CellRequests:
     """All requests of a cell in one boot."""
 
-    warmup: tuple[PlannedRequest, ...]
-    """Sent first, at the same concurrency, not measured."""
+    warmup: tuple[tuple[PlannedRequest, ...], ...]
+    """Rounds that are sent first, at the same concurrency, and not measured. No more are sent once
+    they take equally long."""
     measured: tuple[PlannedRequest, ...]
     """The cell itself."""
     concurrency: int
@@ -70,11 +92,24 @@ class CellRequests:
 
 
 def plan_requests(
-    cell: ServingCell | GreedyCell | FeatureCell, nonce: str, vocabulary: Vocabulary
+    cell: ServingCell | GreedyCell | FeatureCell,
+    nonce: str,
+    vocabulary: Vocabulary,
+    prompt_files: Mapping[str, tuple[FilePrompt, ...]] | None = None,
 ) -> CellRequests:
-    """The requests of a cell; equal in every boot of a run."""
+    """The requests of a cell; equal in every boot of a run.
+
+    Args:
+        cell: The cell.
+        nonce: Nonce of the run.
+        vocabulary: Token ids for prompts.
+        prompt_files: Digest of a file -> its prompts; needed for cells that name one.
+
+    Raises:
+        UsageError: The cell names a file that is not there or holds too few prompts.
+    """
     if isinstance(cell, ServingCell):
-        return _serving(cell, nonce, vocabulary)
+        return _serving(cell, nonce, vocabulary, prompt_files or {})
     if isinstance(cell, GreedyCell):
         measured = tuple(
             PlannedRequest(
@@ -112,9 +147,9 @@ def request_body(request: PlannedRequest, model: str) -> dict[str, Any]:
         "return_token_ids": True,
     }
     if request.endpoint == "chat":
-        body["messages"] = request.messages_or_ids
+        body["messages"] = request.content
     else:
-        body["prompt"] = request.messages_or_ids
+        body["prompt"] = request.content
     if request.streamed:
         body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
     if request.exact_length:
@@ -136,25 +171,43 @@ def _schema_fields(request: PlannedRequest) -> dict[str, Any]:
     return {"structured_outputs": {"json": request.json_schema}}
 
 
-def _serving(cell: ServingCell, nonce: str, vocabulary: Vocabulary) -> CellRequests:
-    def one(index: int, variant: Variant) -> PlannedRequest:
-        prompt: tuple[int, ...] | str
-        if cell.endpoint == "chat":
-            prompt = chat_message(nonce, cell.cell_id, index, max(1, cell.prompt_tokens // 4))
-        else:
-            prompt = token_prompt(nonce, cell.cell_id, index, cell.prompt_tokens, vocabulary)
+def _serving(
+    cell: ServingCell,
+    nonce: str,
+    vocabulary: Vocabulary,
+    prompt_files: Mapping[str, tuple[FilePrompt, ...]],
+) -> CellRequests:
+    prompts = file_prompts(cell, nonce, prompt_files)
+
+    def one(index: int, variant: Variant, due_ns: int | None = None) -> PlannedRequest:
+        prompt_tokens, output_tokens = lengths_of(cell, index)
+        # Warm-up takes prompts of a file from its end: none of them is measured later.
+        at = _WARMUP_INDEX - 1 - index if variant == "warmup" else index
         return PlannedRequest(
             cell_id=cell.cell_id,
             index=index,
             variant=variant,
-            prompt=prompt,
-            requested_tokens=cell.output_tokens,
+            prompt=prompts[at]
+            if prompts
+            else prompt_of(cell, index, prompt_tokens, nonce, vocabulary),
+            requested_tokens=output_tokens,
             exact_length=True,
+            due_ns=due_ns,
         )
 
+    due = due_times_ns(cell, nonce)
     return CellRequests(
-        warmup=tuple(one(_WARMUP_INDEX + at, "warmup") for at in range(cell.warmup_requests)),
-        measured=tuple(one(index, "measured") for index in range(cell.request_count)),
+        warmup=tuple(
+            tuple(
+                one(_WARMUP_INDEX + number * cell.warmup_requests + at, "warmup")
+                for at in range(cell.warmup_requests)
+            )
+            for number in range(cell.warmup_rounds if cell.warmup_requests else 0)
+        ),
+        measured=tuple(
+            one(index, "measured", due_ns)
+            for index, due_ns in zip(range(cell.request_count), due, strict=True)
+        ),
         concurrency=cell.concurrency,
     )
 

@@ -3,17 +3,19 @@
 Bytes may be cut anywhere, also inside a UTF-8 character or between CR and LF.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["ServerSentEvent", "SseError", "SseParser"]
+
+_PLAIN_START = b"data: "
+_PLAIN_END = b"\n\n"
 
 
 class SseError(Exception):
     """The stream is not UTF-8 text."""
 
 
-@dataclass(frozen=True)
-class ServerSentEvent:
+class ServerSentEvent(NamedTuple):
     """One dispatched event."""
 
     name: str
@@ -36,9 +38,11 @@ class SseParser:
         Raises:
             SseError: A complete line is not UTF-8.
         """
-        self._buffer += chunk
+        if not (self._buffer or self._data or self._name) and _is_one_plain_event(chunk):
+            return [ServerSentEvent("message", _text(chunk[len(_PLAIN_START) : -2]))]
+        lines, self._buffer = _split(self._buffer + chunk)
         events: list[ServerSentEvent] = []
-        while (line := self._next_line()) is not None:
+        for line in lines:
             self._take(line, events)
         return events
 
@@ -52,21 +56,6 @@ class SseParser:
         self._buffer, self._data, self._name = b"", [], ""
         return clean
 
-    def _next_line(self) -> bytes | None:
-        ends = [at for at in (self._buffer.find(b"\n"), self._buffer.find(b"\r")) if at >= 0]
-        if not ends:
-            return None
-        end = min(ends)
-        if self._buffer[end : end + 1] == b"\r":
-            # A CR at the very end may be half of a CRLF whose LF is still on its way.
-            if end + 1 == len(self._buffer):
-                return None
-            width = 2 if self._buffer[end + 1 : end + 2] == b"\n" else 1
-        else:
-            width = 1
-        line, self._buffer = self._buffer[:end], self._buffer[end + width :]
-        return line
-
     def _take(self, line: bytes, events: list[ServerSentEvent]) -> None:
         if not line:
             if self._data:
@@ -75,13 +64,36 @@ class SseParser:
             return
         if line.startswith(b":"):
             return
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise SseError(f"a line of the stream is not UTF-8: {error}") from error
-        field, _, value = text.partition(":")
+        field, _, value = _text(line).partition(":")
         value = value.removeprefix(" ")
         if field == "data":
             self._data.append(value)
         elif field == "event":
             self._name = value
+
+
+def _is_one_plain_event(chunk: bytes) -> bool:
+    """Whether a chunk is `data: ...` and an empty line, as nearly every chunk of a server is."""
+    return (
+        chunk.startswith(_PLAIN_START)
+        and chunk.endswith(_PLAIN_END)
+        and chunk.count(b"\n") == len(_PLAIN_END)
+        and b"\r" not in chunk
+    )
+
+
+def _split(content: bytes) -> tuple[list[bytes], bytes]:
+    """Complete lines, and the rest. CR, LF and CRLF end a line."""
+    # A CR at the very end may be half of a CRLF whose LF is still on its way.
+    held = content[-1:] == b"\r"
+    text = content[:-1] if held else content
+    lines = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    rest = lines.pop()
+    return lines, rest + b"\r" if held else rest
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SseError(f"a line of the stream is not UTF-8: {error}") from error

@@ -57,6 +57,8 @@ class Behaviour:
     """Sends `token_ids`."""
     usage_per_chunk: bool = True
     """Honours `continuous_usage_stats`."""
+    text_share: float = 1.0
+    """Tokens that `/tokenize` finds in a generated text, relative to those that were generated."""
     reasoning_tokens: int = 0
     """Leading tokens of chat answers that go to the reasoning channel."""
     cached_share: float = 0.0

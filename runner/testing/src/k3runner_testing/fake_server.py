@@ -162,6 +162,11 @@ class FakeServer:
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
+    async def tokenize(self, request: web.Request) -> web.Response:
+        """Answers `/tokenize` for texts of this server."""
+        words = (await request.json())["prompt"].split()
+        return web.json_response({"count": round(len(words) * self.behaviour.text_share)})
+
     async def models(self, _request: web.Request) -> web.Response:
         """Answers `/v1/models`."""
         return web.json_response({"data": [{"id": self.behaviour.model}]})
@@ -232,6 +237,7 @@ def create_app(server: FakeServer) -> web.Application:
     app.router.add_get("/health", server.health)
     if server.behaviour.administrative:
         app.router.add_get("/version", server.version)
+        app.router.add_post("/tokenize", server.tokenize)
         app.router.add_get("/server_info", server.server_info)
         app.router.add_post("/collective_rpc", server.collective_rpc)
         app.router.add_post("/reset_prefix_cache", server.reset_prefix_cache)

@@ -1,0 +1,47 @@
+"""How late the event loop is: a timer that notes by how much it missed its moment.
+
+What the loop cannot do in time it also cannot receive in time, so this is the error of every time
+that the client takes.
+"""
+
+import asyncio
+import time
+from array import array
+from types import TracebackType
+
+__all__ = ["LoopLag"]
+
+_PERIOD_S = 0.005
+
+
+class LoopLag:
+    """Samples the lag of the running event loop. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self.samples_ns: array[int] = array("q")
+        """Each delay, in nanoseconds."""
+        self._handle: asyncio.TimerHandle | None = None
+        self._due_ns = 0
+
+    def __enter__(self) -> "LoopLag":
+        self._again(time.monotonic_ns())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _again(self, now_ns: int) -> None:
+        self._due_ns = now_ns + round(_PERIOD_S * 1e9)
+        self._handle = asyncio.get_running_loop().call_later(_PERIOD_S, self._fired)
+
+    def _fired(self) -> None:
+        now_ns = time.monotonic_ns()
+        # A timer that is rounded down fires a hair early; that is no negative lag.
+        self.samples_ns.append(max(0, now_ns - self._due_ns))
+        self._again(now_ns)

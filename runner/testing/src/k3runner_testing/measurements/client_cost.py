@@ -1,0 +1,153 @@
+"""What the load client costs: `python -m k3runner_testing.measurements.client_cost`.
+
+Two measurements in one run, against the fast server on another core:
+
+- how many one-token events per second one core receives and records over 64 streams, and how late
+  its event loop is while it does;
+- CPU time per streamed token of our client and of `vllm bench serve`, alternating, on the same
+  prompts, bodies, streams and pace. Ours counts everything up to the records.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from k3runner_testing.measurements.bench_serve import run_bench_serve
+from k3runner_testing.measurements.conditions import conditions
+from k3runner_testing.measurements.own_client import OwnRun, run_own_client
+from k3runner_testing.measurements.vllm_server import write_tiny_model
+from k3runner_testing.measurements.workload import Workload
+
+__all__ = ["main"]
+
+_STREAMS = 64
+_WANTED_EVENTS_PER_S = 20_000
+_LAG_GATE_MS = 10.0
+_CPU_GATE = 0.85
+_LARGEST_COST_RATIO = 0.5
+_FAST = Workload(requests=128, concurrency=_STREAMS, prompt_words=8, output_tokens=1500)
+_FAST_TICK_MS = 1e3 * _STREAMS / 22_000
+"""A little above the wanted rate, because streams that begin and end have pauses."""
+_COMPARED = Workload(requests=64, concurrency=_STREAMS, prompt_words=8, output_tokens=300)
+_COMPARED_TICK_MS = 16.0
+"""4,000 events/s: a pace at which both clients keep up."""
+_ROUNDS = 3
+
+
+def main(arguments: list[str]) -> int:
+    """Measures and writes the result.
+
+    Returns:
+        0 when both bounds hold, else 1.
+    """
+    parser = argparse.ArgumentParser(prog="client_cost")
+    parser.add_argument("--engine-python", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="result as JSON")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        model = write_tiny_model(options.engine_python.absolute(), folder)
+        before = conditions()
+        cores = _two_cores()
+        fast = _receive_fast(cores)
+        compared = _compare(options.engine_python.absolute(), model, folder, cores)
+    result = {"conditions": before, "one_core": fast, "cost": compared}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    print(json.dumps(result, indent=2))
+    return 0 if fast["holds"] and compared["holds"] else 1
+
+
+def _two_cores() -> tuple[int, int]:
+    """A core for the client and one for the server; the client's children stay on its core."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {first})
+    return first, others[-1] if others else first
+
+
+@contextmanager
+def _fast_server(tick_ms: float, core: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    said: dict[str, Any] = {}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "k3runner_testing.fast_server", "--tick-ms", str(tick_ms)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    os.sched_setaffinity(process.pid, {core})
+    try:
+        if process.stdout is None:
+            raise AssertionError("the fast server has no standard output")
+        yield json.loads(process.stdout.readline())["url"], said
+    finally:
+        last, _ = process.communicate(timeout=20)
+        said |= json.loads(last)
+
+
+def _receive_fast(cores: tuple[int, int]) -> dict[str, Any]:
+    with _fast_server(_FAST_TICK_MS, cores[1]) as (url, server):
+        run = run_own_client(url, _FAST)
+    (process,) = run.load.client.processes
+    events = _token_events(run)
+    rate = events / (run.load.wall_ns / 1e9)
+    # The recording side shares the core, so the core's share is that of both.
+    share = run.cpu_ns / process.wall_ns
+    return {
+        "streams": _STREAMS,
+        "events": events,
+        "events_per_s": round(rate),
+        "loop_lag_ms_p50": process.lag_ms_p50,
+        "loop_lag_ms_p99": process.lag_ms_p99,
+        "loop_lag_ms_max": process.lag_ms_max,
+        "sending_process_cpu_share": process.cpu_ns / process.wall_ns,
+        "core_cpu_share": share,
+        "failed_requests": sum(r.outcome.status == "failed" for r in run.load.records),
+        "server": server,
+        "gates": {
+            "events_per_s": _WANTED_EVENTS_PER_S,
+            "loop_lag_ms_p99": _LAG_GATE_MS,
+            "sending_process_cpu_share": _CPU_GATE,
+        },
+        "holds": rate >= _WANTED_EVENTS_PER_S
+        and process.lag_ms_p99 <= _LAG_GATE_MS
+        and process.cpu_ns <= _CPU_GATE * process.wall_ns,
+    }
+
+
+def _compare(
+    engine_python: Path, model: Path, folder: Path, cores: tuple[int, int]
+) -> dict[str, Any]:
+    ours: list[float] = []
+    theirs: list[float] = []
+    with _fast_server(_COMPARED_TICK_MS, cores[1]) as (url, _):
+        for _ in range(_ROUNDS):
+            found = run_bench_serve(engine_python, model, url, _COMPARED, folder)
+            theirs.append(found.cpu_ns / found.output_tokens / 1e3)
+            run = run_own_client(url, _COMPARED)
+            ours.append(run.cpu_ns / _token_events(run) / 1e3)
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    return {
+        "streams": _STREAMS,
+        "tokens_per_round": _COMPARED.requests * _COMPARED.output_tokens,
+        "ours_cpu_us_per_token": ours,
+        "vllm_bench_serve_cpu_us_per_token": theirs,
+        "ratio_of_medians": ratio,
+        "largest_ratio": _LARGEST_COST_RATIO,
+        "holds": ratio <= _LARGEST_COST_RATIO,
+    }
+
+
+def _token_events(run: OwnRun) -> int:
+    return sum(len(record.events) for record in run.load.records)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
