@@ -29,12 +29,14 @@ KERNELS = .k3eval/env/kernels/bin
 # Said instead of the shell's "not found".
 INSTALLED = @test -x $(DEV)/python && test -x $(KERNELS)/python || { \
 	echo "The environments of the tests are not installed. Next: make test-env" >&2; exit 5; }
+# Two processes compile; what was compiled from the same sources before is not compiled again.
+COMPILED = --jobs 2 --cache .k3eval/cache/kernels
 # Byte code makes a second start fast; some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve test lint format types contracts schema schema-check test-house test-unit \
-	test-engine test-env error-rates test-mutations lock \
-	clean
+	test-kernels test-engine test-env kernels mutants error-rates test-mutations \
+	lock clean
 
 ##@ Use
 help: ## List every target with a sentence.
@@ -51,7 +53,8 @@ serve: ## Run the registry on loopback until Ctrl-C, to look at submissions agai
 
 ##@ Check
 test: ## Run everything that CI runs, and print the time of each part.
-	@$(HOUSE) parts test-env lint types contracts schema-check test-house test-unit test-engine \
+	@$(HOUSE) parts test-env lint types contracts schema-check test-house test-unit test-kernels \
+		test-engine \
 		"PYTHON=$(PYTHON)" "WHEELS=$(WHEELS)"
 
 test-env: ## Install the environments that the other parts of the tests need.
@@ -93,7 +96,12 @@ test-house: ## Test what crosses packages: architecture, documentation, contract
 test-unit: ## Test each package on its own.
 	$(INSTALLED)
 	$(DEV)/python -m pytest -m "not engine" bundle runner server
-	$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m "not engine" k3decode
+	$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m "not engine and not compiled" k3decode
+
+test-kernels: ## Compile some variants of every kernel for each GPU, export and load one; no GPU needed.
+	$(INSTALLED)
+	$(KERNELS)/python -m k3decode.compile_report --typical $(COMPILED)
+	$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m compiled k3decode
 
 test-engine: ## Test with a real engine: served tokens, step counts, planted defects.
 	$(INSTALLED)
@@ -104,6 +112,16 @@ test-engine: ## Test with a real engine: served tokens, step counts, planted def
 test-mutations: ## Verify ten thousand mutated bundles, of which the tests verify a share.
 	$(INSTALLED)
 	$(DEV)/python -m k3bundle_testing.mutations 10000
+
+##@ Kernels
+kernels: ## Compile every variant of every kernel for each GPU; print registers, spills, instructions.
+	$(INSTALLED)
+	$(KERNELS)/python -m k3decode.compile_report $(COMPILED)
+
+mutants: ## Break device code on purpose; the cases must notice. Without a GPU: the last results.
+	$(INSTALLED)
+	$(KERNELS)/python -m k3decode.mutants --commit "$$(git rev-parse HEAD)" \
+		--keep k3decode/benchmarks/mutants.jsonl
 
 ##@ Keep
 error-rates: ## Write bundle/ERROR_RATES.md: how often a verdict on speed is wrong.

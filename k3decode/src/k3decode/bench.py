@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from k3decode.check import check_op
+from k3decode.check import check_case
 from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
 from k3decode.op import Case, Op, Trial
@@ -106,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m k3decode.bench", description=__doc__)
     parser.add_argument("op", nargs="*", help="ops to time; all of them by default")
     parser.add_argument("--commit", required=True, help="commit of the code that runs")
+    parser.add_argument("--case", action="append", help="production cases to time, by name")
     options = parser.parse_args(arguments)
     try:
         ops = [op_named(name) for name in options.op] or list(OPS)
@@ -120,18 +121,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
     red = 0
     for op in ops:
-        found = check_op(op, op.launch, device, groups=("smoke", "corner", "production"))
+        timed = [case for case in op.cases if _is_timed(case, options.case)]
+        checked = [case for case in op.cases if case in timed or case.group in {"smoke", "corner"}]
+        found = (check_case(op, case, op.launch, device) for case in checked)
         bad = [r for r in found if r.outcome != "passed"]
         if bad:
             print(f"{op.name}: {len(bad)} cases do not pass, nothing is timed", file=sys.stderr)
             red += 1
             continue
-        for case in op.cases:
-            if case.group == "production":
-                timing = time_case(op, case, device, str(circumstances["gpu"]), reads)
-                record = {"schema": SCHEMA, **asdict(timing), **circumstances}
-                print(json.dumps(record, allow_nan=False), flush=True)
+        for case in timed:
+            timing = time_case(op, case, device, str(circumstances["gpu"]), reads)
+            record = {"schema": SCHEMA, **asdict(timing), **circumstances}
+            print(json.dumps(record, allow_nan=False), flush=True)
     return 1 if red else 0
+
+
+def _is_timed(case: Case, names: Sequence[str] | None) -> bool:
+    return case.group == "production" and (names is None or case.name in names)
 
 
 def _mean_cost(trials: Sequence[Trial]) -> Cost:

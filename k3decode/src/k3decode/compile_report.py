@@ -128,7 +128,9 @@ class _Job:
         """Where the reports of this place from these sources are kept."""
         if self.cache is None:
             return None
-        text = "\n".join((SCHEMA, *self.place, sources_sha256(), version("nvidia-cutlass-dsl")))
+        text = "\n".join(
+            (SCHEMA, *self.place, sources_sha256(self.place[0]), version("nvidia-cutlass-dsl"))
+        )
         return self.cache / f"{hashlib.sha256(text.encode()).hexdigest()[:40]}.json"
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from k3decode.host.inputs import ARCHITECTURES
 from k3decode.host.kernel_library import KernelKey, write_index
@@ -33,18 +34,27 @@ def export_kernels(
     from k3decode.host.compilation import compiled_kernels, object_file  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ops:
-        for compile_variant in op_named(name).variants.values():
-            for architecture in architectures:
-                compile_variant(architecture)
+    kernels = [
+        kernel
+        for name in ops
+        for compile_variant in op_named(name).variants.values()
+        for architecture in architectures
+        for kernel in _parts(compile_variant(architecture))
+    ]
+    keys = {id(compiled): key for key, compiled in compiled_kernels().items()}
     written = []
-    for key, compiled in compiled_kernels().items():
+    for kernel in kernels:
+        key = keys[id(kernel)]
         partial = folder / f"{key.symbol}.partial"
-        partial.write_bytes(object_file(compiled, key.symbol))
+        partial.write_bytes(object_file(kernel, key.symbol))
         partial.replace(folder / f"{key.symbol}.o")
         written.append(key)
     write_index(folder, written, f"nvidia-cutlass-dsl {version('nvidia-cutlass-dsl')}")
     return written
+
+
+def _parts(compiled: Any) -> tuple[Any, ...]:
+    return compiled if isinstance(compiled, tuple) else (compiled,)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -26,8 +26,10 @@ from k3decode.op import Launch, Op
 
 __all__ = ["Jitter"]
 
-# About 50 to 300 microseconds at 1.8 GHz: longer than the host needs for the next launch.
-_PAUSE_CYCLES = (90_000, 540_000)
+# About 0.3 to 1.5 ms at 1.8 GHz: longer than a busy host needs for the next launch.
+_PAUSE_CYCLES = (540_000, 2_700_000)
+# About 5 ms: what is not noticed then is not noticed at all.
+_LONG_PAUSE_CYCLES = 9_000_000
 _PRODUCER_CTAS = 16
 _MAX_CROWDED = 132
 _PRODUCER = CopyConfig(dependent=False, waits=False)
@@ -69,24 +71,29 @@ class Jitter:
 
         return launch_late
 
-    def missing_wait_is_noticed(self) -> bool:
-        """Whether a dependent copy without its wait reads poison, and one with it does not."""
-        return self._copies_rightly(_RIGHT) and not self._copies_rightly(_WRONG)
+    def doubt(self) -> str | None:
+        """What speaks against the delays themselves, on this machine; None when nothing does."""
+        if not self._copies_rightly(_RIGHT):
+            return "a dependent copy that waits for its producer read poison"
+        if self._copies_rightly(_WRONG):
+            return "a dependent copy that does not wait for its producer was not noticed"
+        return None
 
     def _copies_rightly(self, consumer: CopyConfig) -> bool:
         source = torch.arange(64, dtype=torch.uint8, device=self._device)
         target = torch.zeros_like(source)
         expected = source.clone()
-        # Once before, so that nothing is left to load when it counts.
-        self._copy(consumer, source, target, cycles=0, ctas=1)
-        target.zero_()
-        torch.cuda.synchronize(self._device)
-        self._produce_late([source])
-        self._copy(consumer, source, target, cycles=0, ctas=1)
-        torch.cuda.synchronize(self._device)
+        # Twice, so that nothing is left to load when it counts.
+        for _ in range(2):
+            target.zero_()
+            torch.cuda.synchronize(self._device)
+            self._produce_late([source], _LONG_PAUSE_CYCLES)
+            self._copy(consumer, source, target, cycles=0, ctas=1)
+            torch.cuda.synchronize(self._device)
         return bool(torch.equal(target, expected))
 
-    def _produce_late(self, late: list[Tensor]) -> None:
+    def _produce_late(self, late: list[Tensor], cycles: int | None = None) -> None:
+        """Poison tensors and bring them back, each after a pause: a given or a random one."""
         spans = [_span(tensor) for tensor in late]
         true_bytes = [span.clone() for span in spans]
         for tensor, span in zip(late, spans, strict=True):
@@ -108,7 +115,7 @@ class Jitter:
                 _PRODUCER,
                 true_bytes[place],
                 spans[place],
-                cycles=self._pause(),
+                cycles=self._pause() if cycles is None else cycles,
                 ctas=_PRODUCER_CTAS,
             )
 

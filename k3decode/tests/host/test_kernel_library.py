@@ -14,6 +14,7 @@ from k3decode.host.kernel_library import (
     PreparedKernelError,
     library_in_use,
     open_library,
+    sources_sha256,
     write_index,
 )
 
@@ -96,6 +97,12 @@ def test_a_library_that_does_not_fit_is_refused(
     change(folder)
     with pytest.raises(PreparedKernelError, match=words):
         open_library(folder)
+
+
+def test_the_sources_of_an_op_are_fewer_than_all_and_its_own() -> None:
+    digests = {sources_sha256(), sources_sha256("kda"), sources_sha256("router")}
+    assert len(digests) == 3
+    assert sources_sha256("kda") in digests
 
 
 def test_the_environment_names_a_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ instead. The folder is chosen by `use_library` or by the environment variable K3
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,8 @@ VARIABLE = "K3DECODE_KERNELS"
 _INDEX = "library.json"
 _PACKAGE = Path(__file__).parents[1]
 # What decides about machine code and about the arguments it is called with, and what does not.
-_SOURCES = ("device/*.py", "host/compilation.py", "ops/*/*.py")
+_SHARED_SOURCES = ("device/*.py", "host/compilation.py", "dims.py")
+_OTHER_OP = re.compile(r"\bk3decode\.ops\.(\w+)")
 _NO_SOURCES = frozenset({"__init__.py", "cases.py", "cost.py", "reference.py", "trial.py"})
 
 
@@ -112,14 +114,28 @@ class KernelLibrary:
         return load_object_file(path, key.symbol)
 
 
-def sources_sha256() -> str:
-    """Digest of the sources that decide about compiled kernels."""
+def sources_sha256(op: str | None = None) -> str:
+    """Digest of the sources that decide about compiled kernels, of all ops or of one.
+
+    Args:
+        op: an op's name; the ops whose modules it imports count too.
+    """
+    shared = [path for pattern in _SHARED_SOURCES for path in _PACKAGE.glob(pattern)]
+    own = _sources_of_op(op, set()) if op else _PACKAGE.glob("ops/*/*.py")
     digest = hashlib.sha256()
-    paths = (path for pattern in _SOURCES for path in _PACKAGE.glob(pattern))
-    for path in sorted(path for path in paths if path.name not in _NO_SOURCES):
+    for path in sorted({*shared, *(path for path in own if path.name not in _NO_SOURCES)}):
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def _sources_of_op(op: str, seen: set[str]) -> Iterator[Path]:
+    seen.add(op)
+    for path in sorted((_PACKAGE / "ops" / op).glob("*.py")):
+        yield path
+        for other in _OTHER_OP.findall(path.read_text()):
+            if other not in seen:
+                yield from _sources_of_op(other, seen)
 
 
 def write_index(folder: Path, kernels: Iterable[KernelKey], compiler: str) -> None:

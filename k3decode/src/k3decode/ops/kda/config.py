@@ -51,6 +51,11 @@ class KdaConfig:
         return self.warps * _WARP_SIZE
 
     @property
+    def ctas_per_sm(self) -> int:
+        """CTAs whose registers fit an SM; with drafts a CTA keeps too much for two."""
+        return 2 if self.tokens == 1 else 1
+
+    @property
     def qkv_width(self) -> int:
         """Query, key and value channels of one head."""
         return 3 * self.head_dim

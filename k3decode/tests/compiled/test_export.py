@@ -1,0 +1,42 @@
+"""Kernels that were compiled ahead of time are loaded in a process whose compiler raises."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from k3decode import export
+from k3decode.host.kernel_library import VARIABLE, open_library
+
+pytestmark = pytest.mark.compiled
+
+# Loading needs no GPU. A launch would: it is shown by `check --kernels` there.
+LOAD = """
+import sys
+from k3decode.host import compilation
+from k3decode.host.kernel_library import PreparedKernelError
+from k3decode.registry import op_named
+
+compilation.forbid_compiler()
+(compile_variant,) = op_named("embedding").variants.values()
+print(callable(compile_variant("sm_90a")))
+try:
+    compile_variant("sm_100a")
+except PreparedKernelError as error:
+    print(error)
+"""
+
+
+def test_an_exported_kernel_loads_without_a_compiler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert export.main([str(tmp_path), "embedding", "--architecture", "sm_90a"]) == 0
+    assert capsys.readouterr().out.endswith(f" MB, in {tmp_path}\n")
+    assert len(open_library(tmp_path).symbols) == 1
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=True)
+    loaded, refusal = done.stdout.splitlines()
+    assert loaded == "True"
+    assert refusal.startswith("expected EmbeddingConfig(hidden_size=7168) for sm_100a in ")
