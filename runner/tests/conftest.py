@@ -19,6 +19,7 @@ async def serve_fake() -> AsyncIterator[ServeFake]:
 
 @pytest.fixture(autouse=True)
 def small_guard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards only a part of the referee, so that runs of fake engines stay fast."""
+    """Guards only a part of what it should, so that runs of fake engines stay fast."""
     part = Path(k3runner.__file__).parent / "separation"
     monkeypatch.setattr("k3runner.run_watch.referee_files", lambda: (part,))
+    monkeypatch.setattr("k3runner.run_watch.subject_files", lambda _config: ())

@@ -101,7 +101,7 @@ def test_a_candidate_that_writes_the_referees_files_is_caught(tmp_path: Path) ->
         ("<run>/plan.json", "content"),
     ]
     told = [event.text for event in events if isinstance(event, Remark)]
-    assert any("2 of the referee's files changed" in text for text in told)
+    assert any("2 protected files changed" in text for text in told)
 
 
 def test_as_root_the_records_are_closed_to_others(

@@ -30,8 +30,8 @@ class SeparationRecord(Record):
     why_same: ShortText | None
     """Why it did not, in a sentence; null when it did."""
     protected_files: Count
-    """Files whose state was compared before and after: the referee's environment, what decides
-    the clock and the loading of programs, and the records of the run."""
+    """Files whose state was compared before and after: the environments of referee and engine,
+    the model, what decides the clock and the loading of programs, and the records of the run."""
     alterations: tuple[Alteration, ...] = Field(max_length=200)
     """What changed; any entry means that the boot cannot be trusted."""
     alterations_left_out: Count

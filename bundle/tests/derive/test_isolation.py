@@ -131,8 +131,7 @@ def test_a_file_of_the_referee_that_was_altered_fails() -> None:
     claim = isolated(replace(a_run(), separation=changed))
     assert claim.status == "FAIL"
     assert claim.sentence == (
-        "3 files of the referee were altered while boot-1.0 ran: <referee>/k3runner/run.py "
-        "(content)."
+        "3 protected files were altered while boot-1.0 ran: <referee>/k3runner/run.py (content)."
     )
     assert derive(replace(a_run(), separation=changed)).status == "FAIL"
 
@@ -144,7 +143,7 @@ def test_the_user_of_the_engine_is_told() -> None:
     same = _separation(engine_user="same", why_same="The runner is not root.")
     claim = isolated(replace(a_run(), separation=same))
     assert claim.status == "PASS"
-    assert claim.sentence.endswith("engines ran as its own user: The runner is not root.")
+    assert claim.sentence.endswith("engines ran as the referee's own user: The runner is not root.")
 
 
 def _audit(*classes: str) -> IsolationAudit:

@@ -1,6 +1,7 @@
 """Identity of a model folder: every file with size and digest."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from k3bundle.subject import ModelFile, ModelIdentity
@@ -9,6 +10,7 @@ from k3runner.subjects.definition import SubjectModel
 __all__ = ["external_model", "read_model_identity"]
 
 _CHUNK_BYTES = 1 << 22
+_HASHERS = 8
 
 
 def read_model_identity(model: SubjectModel, folder: Path) -> ModelIdentity:
@@ -19,6 +21,9 @@ def read_model_identity(model: SubjectModel, folder: Path) -> ModelIdentity:
         if path.is_file()
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+    # Hashing releases the interpreter, and the shards of a large model are hundreds.
+    with ThreadPoolExecutor(max_workers=_HASHERS) as pool:
+        digests = list(pool.map(_digest, paths))
     return ModelIdentity(
         name=model.name,
         revision=model.revision,
@@ -27,9 +32,9 @@ def read_model_identity(model: SubjectModel, folder: Path) -> ModelIdentity:
             ModelFile(
                 path=path.relative_to(folder).as_posix(),
                 size_bytes=path.stat().st_size,
-                sha256=_digest(path),
+                sha256=digest,
             )
-            for path in paths
+            for path, digest in zip(paths, digests, strict=True)
         ),
     )
 

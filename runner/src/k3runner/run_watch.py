@@ -1,7 +1,8 @@
-"""What is watched beside the measurement: the machine, and what an engine does to the referee.
+"""What is watched beside the measurement: the machine, and what an engine does to others' files.
 
 One `RunWatch` for a run, one context for each boot: it opens the folder that the engine works in,
-samples the machine, and compares the referee's files before and after.
+samples the machine, and compares the files of the referee, of the engine and of the model before
+and after.
 """
 
 import os
@@ -27,6 +28,7 @@ from k3runner.settings import RunConfig
 from k3runner.telemetry.host import HostReader
 from k3runner.telemetry.nvml import GpuReader, NvmlAbsent, open_gpus
 from k3runner.telemetry.sampler import BootTelemetry
+from k3runner.wording import plural
 
 __all__ = ["BootPlace", "RunWatch"]
 
@@ -89,7 +91,12 @@ class RunWatch:
         if config.engine_url is None:
             _refuse_other_gpus(folder, self._gpus, nonce)
         self._guard = Guard(
-            (*referee_files(), config.key_path, *(folder / name for name in _STATIC)),
+            (
+                *referee_files(),
+                *subject_files(config),
+                config.key_path,
+                *(folder / name for name in _STATIC),
+            ),
             records=[folder / name for name in JOURNAL_FILES],
             places=places,
         )
@@ -171,7 +178,7 @@ class RunWatch:
             count = len(record.alterations) + record.alterations_left_out
             self._emit(
                 Remark(
-                    f"While {boot_id} ran, {count} of the referee's files changed, for example "
+                    f"While {boot_id} ran, {plural(count, 'protected file')} changed, for example "
                     f"{shown}: the run shows no isolation any more."
                 )
             )
@@ -197,13 +204,19 @@ def _refuse_other_gpus(folder: Path, gpus: GpuReader | NvmlAbsent, nonce: str) -
             )
 
 
+def subject_files(config: RunConfig) -> tuple[Path, ...]:
+    """What both arms are made of: what one of them changes there, the other one runs."""
+    if config.engine_python is None or config.model_folder is None:
+        return ()
+    overlays = (arm.overlay for arm in config.subject.arms if arm.overlay is not None)
+    return (config.engine_python.parent.parent, config.model_folder, *overlays)
+
+
 def _engine_user(config: RunConfig) -> OtherUser | SameUser:
     if config.engine_python is None or config.model_folder is None:
         return SameUser("The server was not started by the runner.")
-    overlays = [arm.overlay for arm in config.subject.arms if arm.overlay is not None]
-    environment = config.engine_python.parent.parent
     return choose_engine_user(
         config.engine_user,
         engine_python=config.engine_python,
-        readable=[environment, *overlays, *sorted(config.model_folder.iterdir())],
+        readable=[*subject_files(config), *sorted(config.model_folder.iterdir())],
     )

@@ -1,9 +1,9 @@
 """Whether the arms differ only in what the plan declares.
 
-Three facts decide: no file of the referee changed while an engine ran, the installed engine files
-are those of the wheel's RECORD, and the effective configuration that the running servers report
-differs, within each pair of boots, only in keys that the plan allows. Arguments on a command line
-are not enough: an engine may ignore them. An audit of the change is told beside it.
+Three facts decide: no file of referee, engine or model changed while an engine ran, the installed
+engine files are those of the wheel's RECORD, and the effective configuration that the running
+servers report differs, within each pair of boots, only in keys that the plan allows. Arguments on a
+command line are not enough: an engine may ignore them. An audit of the change is told beside it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,12 +53,12 @@ def judge_isolation(records: RunRecords, selection: Selection) -> Isolation:
 
 
 def _alteration(records: RunRecords) -> str | None:
-    """Which of the referee's files changed while an engine ran; None when none did."""
+    """Which protected files changed while an engine ran; None when none did."""
     for record in records.separation:
         if record.alterations:
             files = listed([f"{quote(one.path)} ({one.kind})" for one in record.alterations])
             count = len(record.alterations) + record.alterations_left_out
-            found = counted(count, "file of the referee was", "files of the referee were")
+            found = counted(count, "protected file was", "protected files were")
             return f"{found} altered while {record.boot_id} ran: {files}."
     return None
 
@@ -158,9 +158,9 @@ def _separation_words(records: RunRecords) -> str:
         return ""
     same = [record for record in records.separation if record.engine_user == "same"]
     if not same:
-        return " Engines ran as another user than the referee, whose files did not change."
+        return " Engines ran as another user than the referee, and no protected file changed."
     return (
-        " The referee's files did not change, but engines ran as its own user: "
+        " No protected file changed, but engines ran as the referee's own user: "
         f"{quote(same[0].why_same or 'for no reason that is recorded')}."
     )
 

@@ -1,4 +1,4 @@
-"""Notices when files of the referee change while an engine runs.
+"""Notices when protected files change while an engine runs.
 
 A second line behind the separate user, and the only one without it. File times cannot be set back
 without a trace: the time of the last change of an inode is the kernel's own. Byte code that is
