@@ -65,7 +65,7 @@ class IsolationPolicy:
     environment_names: tuple[str, ...]
     """Globs of environment variables that matter."""
     environment_modules: tuple[str, ...]
-    """Names under which code reads variables as attributes."""
+    """Globs of names under which code reads variables as attributes."""
     registrations: tuple[str, ...]
     """Globs of calls and decorators that put something into a registry."""
     device_decorators: tuple[str, ...]

@@ -111,7 +111,8 @@ def _variables(node: ast.AST, policy: IsolationPolicy) -> Iterator[_Found]:
             yield _Found(node, "environment", node.value)
     elif isinstance(node, ast.Attribute):
         root = dotted(node.value)
-        if root is not None and root.rpartition(".")[2] in policy.environment_modules:
+        module = (root or "").rpartition(".")[2]
+        if module and any(fnmatchcase(module, glob) for glob in policy.environment_modules):
             yield _Found(node, "environment", node.attr)
     elif isinstance(node, ast.Call):
         name = dotted(node.func) or ""
