@@ -6,7 +6,6 @@ tests read what it wrote, so they need neither. Only what the audit reads is kep
 
 import argparse
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,24 +37,25 @@ def _is_kept(attribute: str) -> bool:
     return any(f"EIATTR_{name}\n" in attribute for name in _KEPT_ATTRIBUTES)
 
 
-def write(folder: Path, names: Sequence[str]) -> None:
+def write(folder: Path, names: Sequence[str], *, keep_cubin: bool) -> None:
     """Write one file for each kernel, architecture and dialect."""
     folder.mkdir(exist_ok=True)
     for name in names:
         for architecture in ARCHITECTURES:
             cubin, ptx = compile_small_kernel(KERNELS[name], architecture)
-            with tempfile.TemporaryDirectory() as own:
-                path = Path(own, "kernel.cubin")
-                path.write_bytes(cubin)
-                text = shortened(disassemble(path))
-            (folder / f"{name}.{architecture}.sass").write_text(text)
+            path = folder / f"{name}.{architecture}.cubin"
+            path.write_bytes(cubin)
+            path.with_suffix(".sass").write_text(shortened(disassemble(path)))
+            if not keep_cubin:
+                path.unlink()
             if architecture == ARCHITECTURES[0]:
-                (folder / f"{name}.{architecture}.ptx").write_text(ptx)
+                path.with_suffix(".ptx").write_text(ptx)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="*", help="kernels; all of them by default")
     parser.add_argument("--folder", type=Path, default=FIXTURES)
+    parser.add_argument("--cubin", action="store_true", help="keep the machine code, too")
     options = parser.parse_args()
-    write(options.folder, options.name or list(KERNELS))
+    write(options.folder, options.name or list(KERNELS), keep_cubin=options.cubin)

@@ -23,6 +23,7 @@ from k3decode.audit.sass import read_sass
 __all__ = ["main", "own_declarations"]
 
 _BAD_INPUT = 2
+_ELF = b"\x7fELF"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,14 +88,16 @@ def _kernels(path: Path) -> list[Kernel]:
         UnreadableInputError: it cannot be read, or holds none.
     """
     try:
-        start = path.open("rb").read(4)
+        with path.open("rb") as file:
+            start = file.read(len(_ELF))
     except OSError as error:
         raise UnreadableInputError(f"{path}: expected a file, found {error.strerror}") from error
     try:
-        if start == b"\x7fELF":
+        if start == _ELF:
             return read_sass(disassemble(path))
         text = _text(path)
-        return read_ptx(text) if ".entry" in text else read_sass(text)
+        is_ptx = path.suffix == ".ptx" or ".entry" in text
+        return read_ptx(text) if is_ptx else read_sass(text)
     except UnreadableInputError as error:
         sentence = str(error)
         raise UnreadableInputError(

@@ -220,7 +220,9 @@ class _Translator:
         conditions = tuple(g for g in guards if g is not None)
         kind = _JUMPS.get(family)
         if kind is JumpKind.RETURN:
-            link = next((o for o in line.operands if is_register(o)), None)
+            link = next(
+                (word for word in " ".join(line.operands).split() if is_register(word)), None
+            )
             return Jump(kind, (), conditions, link)
         if kind is JumpKind.EXIT or line.opcode == "BPT.TRAP":
             # After a trap nothing that is read matters.

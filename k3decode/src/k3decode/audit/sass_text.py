@@ -85,8 +85,9 @@ def split_sass(text: str) -> list[RawKernel]:
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     starts = list(_SECTION.finditer(text))
-    for start, following in zip(starts, [*starts[1:], None], strict=True):
-        yield start[1], text[start.end() : following.start() if following else len(text)]
+    ends = [start.start() for start in starts[1:]] + [len(text)]
+    for start, end in zip(starts, ends, strict=False):
+        yield start[1], text[start.end() : end]
 
 
 def _parameters(information: str) -> tuple[int, tuple[Parameter, ...]]:

@@ -174,33 +174,40 @@ class _Finder:
             for number in range(len(self._flow.blocks[block].edges)):
                 key = (block, number)
                 succeeded = self._outcome(key, condition)
-                left = (
-                    self._left_loops(key, condition)
-                    | self._before_loop(key, condition)
-                    | self._beside_dead_end(key, condition)
-                )
-                loads = frozenset(i for i in left if self._is_poll(i))
-                if loads:
-                    polls.append((key, loads))
-                if succeeded or left - loads:
-                    tries.append((key, succeeded | (left - loads)))
+                if succeeded is None:
+                    tested = self._tested(key, condition)
+                    loads = frozenset(index for index in tested if self._is_poll(index))
+                    if loads:
+                        polls.append((key, loads))
+                    succeeded = tested - loads
+                if succeeded:
+                    tries.append((key, succeeded))
         return polls, tries
 
     def _is_poll(self, index: int) -> bool:
         return may_poll(self._flow.kernel.instructions[index])
 
-    def _outcome(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
-        """Try-waits whose success is exactly what the edge means."""
+    def _outcome(self, key: _EdgeKey, condition: Value) -> frozenset[int] | None:
+        """Try-waits whose success is what the edge means; None: it does not say it that plainly."""
         block, number = key
         guards = self._flow.conditions(block)
-        when = self._flow.blocks[block].edges[number].when
-        if len(guards) != 1 or when is None or when is guards[0].negated:
-            return frozenset()
-        roots = [root for one in condition.sums for root in one.roots]
         certain = all(len(one.roots) == 1 and one.constant == 0 for one in condition.sums)
-        if certain and all(root.kind is RootKind.OUTCOME for root in roots):
-            return frozenset(int(root.key) for root in roots if isinstance(root.key, int))
-        return frozenset()
+        if len(guards) != 1 or not certain:
+            return None
+        roots = condition.roots
+        if any(root.kind is not RootKind.OUTCOME for root in roots):
+            return None
+        if self._flow.blocks[block].edges[number].when is guards[0].negated:
+            return frozenset()
+        return frozenset(int(root.key) for root in roots if isinstance(root.key, int))
+
+    def _tested(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
+        """Polls and try-waits whose test the edge passes, by where it leads."""
+        return (
+            self._left_loops(key, condition)
+            | self._before_loop(key, condition)
+            | self._beside_dead_end(key, condition)
+        )
 
     def _left_loops(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
         """Polls and try-waits of loops that the edge leaves by testing their result."""

@@ -1,0 +1,183 @@
+"""How addresses are followed through SASS; each kernel reads `[R2.64]` once."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from k3decode.audit.declaration import declaration_for, read_declarations
+from k3decode.audit.errors import UnreadableInputError
+from k3decode.audit.rules import Load, audit_kernel
+from k3decode.audit.sass import read_sass
+
+from .sass_listing import sass_kernel, sass_text
+
+# Parameters 0 to 3 at c[0x0][0x210], 0x218, 0x220 and 0x228.
+_FIRST = "LDC.64 R4, c[0x0][0x210]"
+_SECOND = "LDC.64 R6, c[0x0][0x218]"
+_UNIFORM = "ULDC.64 UR6, c[0x0][0x210]"
+_TO_UNIFORM = ("R2UR UR6, R4", "R2UR UR7, R5")
+_READ = "LDG.E R0, desc[UR4][R2.64]"
+
+
+def _read(
+    lines: Sequence[str], declared: str = "", sizes: Sequence[int] = (8, 8, 8, 8)
+) -> tuple[set[str], str | None]:
+    """Parameters that the last read begins with, and why it cannot be followed."""
+    kernel = sass_kernel([*lines, "EXIT"], sizes)
+    declarations = read_declarations(f'[[kernel]]\nname = "k"\n{declared}')
+    load: Load = audit_kernel(kernel, declaration_for(kernel, declarations)).loads[-1]
+    return set(load.parameters), load.unknown
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["LDC.64 R2, c[0x0][0x210]"],
+        ["IMAD.MOV.U32 R2, RZ, RZ, c[0x0][0x210]", "IMAD.MOV.U32 R3, RZ, RZ, c[0x0][0x214]"],
+        [_FIRST, "MOV R2, R4", "MOV R3, R5"],
+        [_FIRST, "S2R R8, SR_TID.X", "IMAD.WIDE.U32 R2, R8, 0x4, R4"],
+        ["HFMA2.MMA R9, -RZ, RZ, 0, 4.76e-07", "IMAD.WIDE R2, R8, R9, c[0x0][0x210]"],
+        [_UNIFORM, "LEA R2, P0, R8, UR6, 0x2", "LEA.HI.X R3, R8, UR7, R9, 0x2, P0"],
+        [_FIRST, "IADD3 R2, P0, R4, 0x80, RZ", "IADD3.X R3, RZ, R5, RZ, P0, !PT"],
+        [_FIRST, "IADD3 R2, P0, PT, R4, R8, RZ", "IADD3.X R3, PT, PT, R5, R9, RZ, P0, !PT"],
+        ["LDCU.128 UR8, c[0x0][0x210]", "MOV R2, UR8", "MOV R3, UR9"],
+        [_FIRST, *_TO_UNIFORM, "UIADD3 UR6, UP0, UR6, 0x10, URZ", "MOV R2, UR6", "MOV R3, UR7"],
+        [_FIRST, "LOP3.LUT R2, R4, 0xfffffff0, RZ, 0xc0, !PT", "MOV R3, R5"],
+        [_FIRST, "SHFL.IDX PT, R2, R4, RZ, 0x1f", "SHFL.IDX PT, R3, R5, RZ, 0x1f"],
+        [_FIRST, "STL.64 [R1+0x8], R4", "MOV R4, 0x1", "LDL.64 R2, [R1+0x8]"],
+        [_FIRST, "IADD.64 R2, R4, R8"],
+        [_FIRST, "LDS R8, [R9]", "IADD3 R2, P0, R4, R8, RZ", "IADD3.X R3, RZ, R5, RZ, P0, !PT"],
+    ],
+    ids=[
+        "constant bank",
+        "constant operand",
+        "move",
+        "wide product",
+        "wide product by a constant in floating point",
+        "shifted sum",
+        "sum",
+        "sum with carries as Blackwell writes them",
+        "uniform registers",
+        "to uniform registers and back",
+        "mask",
+        "shuffle",
+        "stack",
+        "64-bit sum",
+        "offset from shared memory",
+    ],
+)
+def test_an_address_is_followed_to_its_parameter(lines: list[str]) -> None:
+    assert _read([*lines, _READ]) == ({"0"}, None)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [_FIRST, _SECOND, "SEL R2, R4, R6, P0", "SEL R3, R5, R7, P0"],
+        [_FIRST, _SECOND, "MOV R2, R4", "MOV R3, R5", "@P0 MOV R2, R6", "@P0 MOV R3, R7"],
+        [_FIRST, _SECOND, "MOV R2, R4", "@P0 BRA `(.L_x_1)", "MOV R2, R6", ".L_x_1:"],
+        ["SEL R8, RZ, 0x8, P0", "LDC.64 R2, c[0x0][R8+0x210]"],
+        [_FIRST, _SECOND, "VIMNMX R2, R4, R6, PT"],
+        [_FIRST, _SECOND, "IADD3 R2, P0, -R4, R6, R4"],
+    ],
+    ids=["select", "guarded moves", "branch", "indexed parameter", "minimum", "difference"],
+)
+def test_an_address_of_two_parameters_has_both(lines: list[str]) -> None:
+    assert _read([*lines, _READ]) == ({"0", "1"}, None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["S2R R2, SR_TID.X"], "no parameter"),
+        (["LDC.64 R2, c[0x4][0x8]"], "variable of the module"),
+        ([_FIRST, "LDG.E.64 R2, desc[UR4][R4.64]"], "what the instruction at 0x10 loaded"),
+        ([_FIRST, "FADD R2, R4, R5"], "no parameter"),
+        ([_FIRST, "SHF.R.U32.HI R2, RZ, 0x4, R4"], "no parameter"),
+        ([_FIRST, "STL [R9], R4", "LDL R2, [R1+0x8]"], "what the instruction at 0x20 loaded"),
+        ([_FIRST, "SOMETHING.NEW R2, R4, R5"], "no parameter"),
+    ],
+)
+def test_what_cannot_be_followed_is_said(lines: list[str], words: str) -> None:
+    parameters, unknown = _read([*lines, _READ])
+    assert unknown is not None
+    assert words in unknown
+    assert parameters == set()
+
+
+def test_a_guarded_value_is_used_under_the_same_guard() -> None:
+    lines = [_FIRST, "LDG.E R2, desc[UR4][R4.64]", "@!P0 MOV R2, R4", "@!P0 MOV R3, R5"]
+    assert _read([*lines, f"@!P0 {_READ}"]) == ({"0"}, None)
+    # Another guard, or the same one after its predicate has changed, says nothing.
+    assert _read([*lines, f"@P0 {_READ}"])[1] is not None
+    changed = [*lines, "ISETP.NE.U32.AND P0, PT, R8, RZ, PT", f"@!P0 {_READ}"]
+    assert _read(changed)[1] is not None
+
+
+def test_a_pointer_hidden_in_a_product_counts_when_it_is_one_elsewhere() -> None:
+    hidden = [_FIRST, _SECOND, "IMAD.WIDE.U32 R2, R6, R8, R4", _READ]
+    assert _read(hidden) == ({"0"}, None)
+    elsewhere = ["LDC.64 R10, c[0x0][0x218]", "LDG.E R11, desc[UR4][R10.64]"]
+    assert _read([*elsewhere, *hidden]) == ({"0", "1"}, None)
+
+
+def test_a_scalar_of_64_bits_is_one_by_declaration() -> None:
+    lines = [_FIRST, _SECOND, "IADD3 R2, P0, R4, R6, RZ", _READ]
+    assert _read(lines) == ({"0", "1"}, None)
+    assert _read(lines, "scalar = [1]") == ({"0"}, None)
+    small = [_FIRST, "LDC R6, c[0x0][0x218]", "IADD3 R2, P0, R4, R6, RZ", _READ]
+    assert _read(small, sizes=(8, 4, 4, 8)) == ({"0"}, None)
+
+
+def test_tables_of_addresses_are_declared() -> None:
+    lines = [_FIRST, "LDG.E.64 R2, desc[UR4][R4.64]", _READ]
+    assert _read(lines)[1] is not None
+    assert _read(lines, "static_tables = [0]")[1] is None
+    kernel = sass_kernel([*lines, "ACQBULK", "EXIT"])
+    for key, found in (("static_tables", []), ("activation_tables", ["before-wait"] * 2)):
+        declarations = read_declarations(f'[[kernel]]\nname = "k"\n{key} = [0]')
+        audit = audit_kernel(kernel, declaration_for(kernel, declarations))
+        assert [finding.code for finding in audit.findings] == found
+
+
+def test_a_tensor_map_is_the_parameter_it_lies_in() -> None:
+    lines = ["ULDC.64 UR4, c[0x0][0x198]", "UIADD3 UR6, UP0, UR4, 0x80, URZ"]
+    lines += ["UIADD3.X UR7, URZ, UR5, URZ, UP0, !UPT", "UTMALDG.2D [UR8], [UR6]"]
+    assert _read(lines, sizes=(128, 128)) == ({"1"}, None)
+    # An unknown distance may lead to any of them.
+    lines[1] = "UIADD3 UR6, UP0, UR4, UR10, URZ"
+    assert _read(["S2UR UR10, SR_CTAID.X", *lines], sizes=(128, 128)) == ({"0", "1"}, None)
+
+
+def test_wide_results_replace_all_their_registers() -> None:
+    lines = ["LDC.64 R2, c[0x0][0x210]", "LDS.128 R0, [R9]", _READ]
+    assert _read(lines)[1] is not None
+    lines[1] = "HMMA.16816.F32.BF16 R0, R12, R16, R20"
+    assert _read(lines)[1] is not None
+    lines[1] = "LDTM.x8 R0, tmem[UR4]"
+    assert _read(lines)[1] is not None
+    lines[1] = "HGMMA.64x16x16.F32.BF16 R0, gdesc[UR8], R0"
+    assert _read(lines)[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "expected text of nvdisasm"),
+        ("\t.target\tsm_90a\n", "expected text of nvdisasm"),
+        (
+            '\t.target\tsm_90a\n\t.section\t.text.k,"ax",@progbits\n',
+            "a section .nv.info.k that lists the parameters, found none: call nvdisasm without -c",
+        ),
+    ],
+)
+def test_other_texts_are_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(UnreadableInputError) as error:
+        read_sass(text)
+    assert words in str(error.value)
+
+
+def test_parameters_have_the_sizes_and_places_of_the_launch() -> None:
+    (kernel,) = read_sass(sass_text(["EXIT"], (128, 16, 8, 4)))
+    places = [(p.ordinal, p.offset, p.size) for p in kernel.parameters]
+    assert places == [(0, 0, 128), (1, 128, 16), (2, 144, 8), (3, 152, 4)]
