@@ -75,6 +75,8 @@ class Behaviour:
     """How the process starts."""
     ignores_sigterm: bool = False
     """Only SIGKILL ends the process."""
+    appends_to: str | None = None
+    """File that it appends to as it starts, relative to its working folder."""
     children: int = 0
     """Child processes that it starts in sessions of their own, and never stops."""
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from aiohttp import web
 
@@ -36,6 +37,9 @@ def main(arguments: list[str]) -> None:
         raise ValueError(f"decode_backend must be one of stock, candidate, found {backend!r}")
     if behaviour.unknown_variable is not None:
         print(f"Unknown vLLM environment variable detected: {behaviour.unknown_variable}")
+    if behaviour.appends_to is not None:
+        with Path(behaviour.appends_to).open("a", encoding="utf-8") as file:
+            file.write("forged\n")
     for _ in range(behaviour.children):
         # A session of its own is the hardest case for whoever has to clean up.
         subprocess.Popen([sys.executable, "-c", _SLEEPER], start_new_session=True)
