@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "kda",
         "decay_forgotten",
-        "state = rState[i].load() * decay",
-        "state = rState[i].load()",
+        "rState[i].store(rState[i].load() * decay)",
+        "rState[i].store(rState[i].load())",
     ),
     Mutant("kda", "gate_bound_ignored", "c.gate_lower_bound * gate", "-gate"),
     Mutant(
@@ -107,7 +107,7 @@ MUTANTS = (
         "gConv[last_accepted + j, channel]",
         "gConv[j, channel]",
     ),
-    Mutant("kda", "states_all_in_one_page", "page = gSlots[t]", "page = gSlots[0]"),
+    Mutant("kda", "states_all_in_one_page", "page = sPage[t]", "page = sPage[0]"),
     Mutant(
         "kda",
         "decay_of_the_first_token_for_all",

@@ -128,6 +128,8 @@ class KdaKernel:
         by_token = cute.make_layout((c.tokens, c.head_dim), stride=(c.head_dim, 1))
         sDecay = smem.allocate_tensor(Float32, by_token, 16)
         sOut = smem.allocate_tensor(Float32, by_token, 16)
+        sBeta = smem.allocate_tensor(Float32, cute.make_layout(c.tokens), 16)
+        sPage = smem.allocate_tensor(Int32, cute.make_layout(c.tokens), 16)
         first_row = request * c.tokens
         last_accepted = Int32(0)
         if cutlass.const_expr(c.tokens > 1):
@@ -142,21 +144,26 @@ class KdaKernel:
                 mProjection, mConvWeight, gConv, sQkv, head, first_row, last_accepted, tid
             )
             self._decay(mProjection, mFb, mALog, mDtBias, sDecay, head, first_row)
+            if tid < c.tokens:
+                raw_beta = mProjection[first_row + tid, 4 * c.channels + c.gate_rank + head]
+                sBeta[tid] = _sigmoid(raw_beta.to(Float32))
+                sPage[tid] = gSlots[tid]
+            # Warp t ends token t; what it reads for that is requested now.
+            ending = cute.arch.warp_idx()
+            last_row = first_row + cutlass.min(ending, c.tokens - 1)
+            rGate = self._read_gate(mProjection[last_row, None], head)
+            rNorm = read_vector(mONorm, cute.arch.lane_idx(), _LANE_WIDTH)
             cute.arch.sync_threads()
             for t in cutlass.range(c.tokens, unroll=1):
-                raw_beta = mProjection[first_row + t, 4 * c.channels + c.gate_rank + head]
-                beta = _sigmoid(raw_beta.to(Float32))
-                self._delta_rule(rState, sQkv[t, None, None], sDecay[t, None], sOut[t, None], beta)
-                page = gSlots[t]
+                self._delta_rule(
+                    rState, sQkv[t, None, None], sDecay[t, None], sOut[t, None], sBeta[t]
+                )
+                page = sPage[t]
                 if page > 0:
                     self._write_state(rState, mMemory[page, None, None], head)
             cute.arch.sync_threads()
-            t = cute.arch.warp_idx()
-            if t < c.tokens:
-                row = first_row + t
-                self._gated_norm(
-                    mProjection[row, None], mONorm, sOut[t, None], mOut[row, None], head
-                )
+            if ending < c.tokens:
+                self._gated_norm(rGate, rNorm, sOut[ending, None], mOut[last_row, None], head)
         else:
             if tid < c.head_dim:
                 for t in cutlass.range_constexpr(c.tokens):
@@ -225,6 +232,12 @@ class KdaKernel:
         c = self.config
         lane = cute.arch.lane_idx()
         half = WARP_SIZE // 2
+        # Requested before anything is computed: a load inside a branch would wait alone.
+        rate = cute.math.exp(mALog[head])
+        bias = []
+        for i in cutlass.range_constexpr(c.rows_per_warp // 2):
+            column = cute.arch.warp_idx() * c.rows_per_warp + 2 * i + lane // half
+            bias.append(mDtBias[head * c.head_dim + column])
         factors = []
         for t in cutlass.range_constexpr(c.tokens):
             gate_in = cute.local_tile(
@@ -242,8 +255,8 @@ class KdaKernel:
                 raw = (weight * factor).reduce(cute.ReductionOp.ADD, 0.0, 0)
                 raw = cute.arch.warp_reduction(raw, operator.add, threads_in_group=half)
                 if lane % half == 0:
-                    shifted = raw.to(BFloat16).to(Float32) + mDtBias[channel]
-                    gate = _sigmoid(cute.math.exp(mALog[head]) * shifted)
+                    shifted = raw.to(BFloat16).to(Float32) + bias[i]
+                    gate = _sigmoid(rate * shifted)
                     sDecay[t, column] = cute.math.exp(c.gate_lower_bound * gate)
 
     @cute.jit
@@ -285,10 +298,16 @@ class KdaKernel:
             rState[i].store(rState[i].load() + key * shared)
 
     @cute.jit
+    def _read_gate(self, gProjection: cute.Tensor, head: Int32):
+        """This lane's four channels of the head's output gate."""
+        first = 3 * self.config.channels // _LANE_WIDTH + head * WARP_SIZE
+        return read_vector(gProjection, first + cute.arch.lane_idx(), _LANE_WIDTH)
+
+    @cute.jit
     def _gated_norm(
         self,
-        gProjection: cute.Tensor,
-        mONorm: cute.Tensor,
+        rGate: cute.Tensor,
+        rNorm: cute.Tensor,
         sOut: cute.Tensor,
         gOut: cute.Tensor,
         head: Int32,
@@ -299,14 +318,11 @@ class KdaKernel:
         mixed = read_vector(sOut, lane, _LANE_WIDTH).load()
         square = cute.arch.warp_reduction(_sum(mixed * mixed), operator.add)
         scale = cute.math.rsqrt(square * (1.0 / c.head_dim) + c.norm_eps)
-        weight = read_vector(mONorm, lane, _LANE_WIDTH).load()
-        column = head * WARP_SIZE + lane
-        raw = read_vector(gProjection, 3 * c.channels // _LANE_WIDTH + column, _LANE_WIDTH)
         rOut = cute.make_rmem_tensor((_LANE_WIDTH,), BFloat16)
-        normed = mixed * scale * weight
+        normed = mixed * scale * rNorm.load()
         for j in cutlass.range_constexpr(_LANE_WIDTH):
-            rOut[j] = (normed[j] * _sigmoid(raw[j].to(Float32))).to(BFloat16)
-        write_vector(rOut, gOut, column, _LANE_WIDTH)
+            rOut[j] = (normed[j] * _sigmoid(rGate[j].to(Float32))).to(BFloat16)
+        write_vector(rOut, gOut, head * WARP_SIZE + lane, _LANE_WIDTH)
 
 
 @cute.jit
