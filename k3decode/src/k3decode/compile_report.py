@@ -134,11 +134,16 @@ class _Job:
         return self.cache / f"{hashlib.sha256(text.encode()).hexdigest()[:40]}.json"
 
 
-def _run(job: _Job) -> list[KernelReport]:
+def _run(job: _Job) -> list[KernelReport] | str:
+    """Reports of one variant, or a sentence that says why there are none."""
     file = job.file()
     if file is not None and file.is_file():
         return [KernelReport(**entry) for entry in json.loads(file.read_text())]
-    reports = compile_variant_reports(*job.place)
+    try:
+        reports = compile_variant_reports(*job.place)
+    # Whatever the compiler raises is that variant's outcome, and the next one still compiles.
+    except Exception as error:
+        return f"{' '.join(job.place)} does not compile: {type(error).__name__}: {error}"
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}.partial")
@@ -153,13 +158,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     allowed = read_allowed_spills()
     started = time.monotonic()
     jobs = [_Job(place, options.cache) for place in _places(options)]
-    reports = []
+    reports, problems = [], []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update({**_KEEP, "CUTE_DSL_DUMP_DIR": folder})
-        for report in _reports(jobs, options.jobs):
-            print(report.record() if options.json else report.line(), flush=True)
-            reports.append(report)
-    problems = spill_problems(
+        for found in _outcomes(jobs, options.jobs):
+            if isinstance(found, str):
+                problems.append(found)
+                continue
+            for report in found:
+                print(report.record() if options.json else report.line(), flush=True)
+                reports.append(report)
+    problems += spill_problems(
         {report.place for report in reports if report.spills},
         {report.place for report in reports},
         allowed,
@@ -202,16 +211,14 @@ def _typical(op: Op) -> Sequence[str]:
     return op.typical_variants or list(op.variants)[-1:]
 
 
-def _reports(jobs: Sequence[_Job], processes: int) -> Iterator[KernelReport]:
+def _outcomes(jobs: Sequence[_Job], processes: int) -> Iterator[list[KernelReport] | str]:
     if processes == 1:
-        for job in jobs:
-            yield from _run(job)
+        yield from map(_run, jobs)
         return
     # Fresh processes: a copy of one that has imported the compiler is not safe.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        for reports in pool.map(_run, jobs):
-            yield from reports
+        yield from pool.map(_run, jobs)
 
 
 if __name__ == "__main__":

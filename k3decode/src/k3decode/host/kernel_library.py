@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,8 +34,8 @@ VARIABLE = "K3DECODE_KERNELS"
 _INDEX = "library.json"
 _PACKAGE = Path(__file__).parents[1]
 # What decides about machine code and about the arguments it is called with, and what does not.
-_SHARED_SOURCES = ("device/*.py", "host/compilation.py", "dims.py")
-_OTHER_OP = re.compile(r"\bk3decode\.ops\.(\w+)")
+_SHARED_SOURCES = ("host/compilation.py", "dims.py")
+_IMPORTED = re.compile(r"\bk3decode\.(ops|device)\.(\w+)")
 _NO_SOURCES = frozenset({"__init__.py", "cases.py", "cost.py", "reference.py", "trial.py"})
 
 
@@ -118,24 +118,26 @@ def sources_sha256(op: str | None = None) -> str:
     """Digest of the sources that decide about compiled kernels, of all ops or of one.
 
     Args:
-        op: an op's name; the ops whose modules it imports count too.
+        op: an op's name; what it imports of other ops and of `device` counts too.
     """
-    shared = [path for pattern in _SHARED_SOURCES for path in _PACKAGE.glob(pattern)]
-    own = _sources_of_op(op, set()) if op else _PACKAGE.glob("ops/*/*.py")
+    ops = [op] if op else [path.name for path in (_PACKAGE / "ops").iterdir() if path.is_dir()]
+    found = {_PACKAGE / name for name in _SHARED_SOURCES}
+    for name in ops:
+        _add_sources(_PACKAGE / "ops" / name, found)
     digest = hashlib.sha256()
-    for path in sorted({*shared, *(path for path in own if path.name not in _NO_SOURCES)}):
+    for path in sorted(found):
         digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0")
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def _sources_of_op(op: str, seen: set[str]) -> Iterator[Path]:
-    seen.add(op)
-    for path in sorted((_PACKAGE / "ops" / op).glob("*.py")):
-        yield path
-        for other in _OTHER_OP.findall(path.read_text()):
-            if other not in seen:
-                yield from _sources_of_op(other, seen)
+def _add_sources(place: Path, found: set[Path]) -> None:
+    """Add a module, or the modules of an op's folder, and what they import."""
+    paths = place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
+    for path in {path for path in paths if path.name not in _NO_SOURCES} - found:
+        found.add(path)
+        for kind, name in _IMPORTED.findall(path.read_text()):
+            _add_sources(_PACKAGE / kind / name, found)
 
 
 def write_index(folder: Path, kernels: Iterable[KernelKey], compiler: str) -> None:
