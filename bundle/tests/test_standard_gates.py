@@ -86,6 +86,7 @@ def test_an_open_gate_fewer_pairs_and_a_wider_margin_are_looser() -> None:
     found = looser_than_standard(plan)
     assert "maximum_throttled_share is open instead of 0.05" in found
     assert "the margin of s is 0.2 instead of 0.01" in found
+    assert "s need not be faster, although the candidate's path serves it" in found
     assert "deployment default has 2 pairs instead of 4" in found
     assert "deployment default has 0 null pairs instead of 1" in found
 

@@ -116,6 +116,8 @@ def _margins(plan: Plan, standard: Gates) -> Iterator[str]:
         if not isinstance(cell, ServingCell) or cell.speed.kind != "non_inferiority":
             continue
         margin = cell.speed.margin
+        if not cell.expects_fallback:
+            yield f"{cell.cell_id} need not be faster, although the candidate's path serves it"
         if margin is not None and margin > standard.non_inferiority_margin:
             wanted = standard.non_inferiority_margin
             yield f"the margin of {cell.cell_id} is {margin:g} instead of {wanted:g}"

@@ -82,6 +82,9 @@ def test_a_cell_counts_in_the_attempt_that_finished_it() -> None:
         "boot-3.0",
     ]
     assert select(resumed).boot_ids(2) == ("boot-2.0", "boot-2.1")
+    apart = "Boots of pair 1 are of several attempts, so not close in time."
+    assert apart in derive(resumed).limits
+    assert apart not in derive(records).limits
 
 
 def test_requests_of_a_boot_that_did_not_finish_do_not_count() -> None:

@@ -164,7 +164,8 @@ def test_faster_in_every_supported_cell_passes_with_the_smallest_gain_it_would_f
     verdict = derive(timed(records, "same", candidates(EIGHT, *SAME)))
     assert verdict.status == "PASS"
     assert verdict.claims[3].sentence == (
-        "The candidate is faster in 1 of 1 supported cells and not slower in 1 other cell."
+        "The candidate is faster in 1 of 1 supported cells and not slower in 1 other cell; "
+        "the subject does not claim 1 more cell."
     )
     assert "the candidate is faster in 1 of 1 supported cells." in verdict.sentence
     gain = next(n for n in verdict.headline if n.name == "minimum_detectable_gain_share")

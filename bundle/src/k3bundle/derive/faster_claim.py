@@ -25,6 +25,8 @@ class SpeedCells:
     """Supported cells that the subject excuses."""
     absent: tuple[CellResult, ...]
     """Supported cells that this machine cannot run."""
+    unsupported: tuple[CellResult, ...]
+    """Cells that the subject does not claim to serve."""
 
     @property
     def supported(self) -> int:
@@ -56,6 +58,7 @@ def speed_cells(plan: Plan, cells: Sequence[CellResult]) -> SpeedCells:
         "non_inferiority": [],
         "excused": [],
         "absent": [],
+        "unsupported": [],
     }
     for planned, result in zip(plan.cells, cells, strict=True):
         role = _role(planned)
@@ -67,8 +70,8 @@ def speed_cells(plan: Plan, cells: Sequence[CellResult]) -> SpeedCells:
 def _role(cell: CellPlan) -> str | None:
     if isinstance(cell, ServingCell):
         return cell.speed.kind
-    if isinstance(cell, SkippedCell) and cell.of_kind == "serving" and cell.cause == "machine":
-        return "absent"
+    if isinstance(cell, SkippedCell) and cell.of_kind == "serving":
+        return "absent" if cell.cause == "machine" else "unsupported"
     return None
 
 
@@ -143,6 +146,9 @@ def _excuses(plan: Plan, found: SpeedCells) -> str:
 
 
 def _others(found: SpeedCells) -> str:
-    if not found.non_inferiority:
-        return ""
-    return f" and not slower in {counted(len(found.non_inferiority), 'other cell')}"
+    words = ""
+    if found.non_inferiority:
+        words = f" and not slower in {counted(len(found.non_inferiority), 'other cell')}"
+    if found.unsupported:
+        words += f"; the subject does not claim {counted(len(found.unsupported), 'more cell')}"
+    return words

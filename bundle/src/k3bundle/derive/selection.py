@@ -102,6 +102,11 @@ class Selection:
         found = {b.boot_id for boots in self.cells.values() for b in boots if b.slot.slot == slot}
         return tuple(sorted(found))
 
+    def attempts(self, *slots: int) -> frozenset[int]:
+        """The attempts in which boots of these slots were started that count for any cell."""
+        ids = [boot_id for slot in slots for boot_id in self.boot_ids(slot)]
+        return frozenset(int(boot_id.rsplit(".", 1)[1]) for boot_id in ids)
+
 
 def select(records: RunRecords) -> Selection:
     """Pick the records that count for every planned cell and slot."""

@@ -14,8 +14,9 @@ from k3bundle.derive.claims import judge_claims
 from k3bundle.derive.faster_claim import speed_cells
 from k3bundle.derive.headline import headline_numbers
 from k3bundle.derive.isolation import Isolation, judge_isolation
+from k3bundle.derive.plan_shape import pairs
 from k3bundle.derive.regressions import find_regressions
-from k3bundle.derive.selection import select
+from k3bundle.derive.selection import Selection, select
 from k3bundle.derive.sentences import clip, counted, listed, percent
 from k3bundle.plan import Plan
 from k3bundle.standard_gates import looser_than_standard
@@ -72,11 +73,11 @@ def derive(records: RunRecords) -> Verdict:
         headline=headline,
         regressions=find_regressions(records.plan, cells),
         resumed=len(records.attempts) > 1 or any(a.resumed for a in records.attempts),
-        limits=_limits(records.plan, cells),
+        limits=_limits(records.plan, selection, cells),
     )
 
 
-def _limits(plan: Plan, cells: Sequence[CellResult]) -> tuple[str, ...]:
+def _limits(plan: Plan, selection: Selection, cells: Sequence[CellResult]) -> tuple[str, ...]:
     """The plan's own limits, and those that only a look at plan and records shows."""
     looser = looser_than_standard(plan)
     found = list(plan.limits)
@@ -84,6 +85,13 @@ def _limits(plan: Plan, cells: Sequence[CellResult]) -> tuple[str, ...]:
         more = f" and {len(looser) - _SHOWN} more" if len(looser) > _SHOWN else ""
         shown = "; ".join(looser[:_SHOWN])
         found.append(f"The plan asks for less than the {plan.tier} tier: {shown}{more}.")
+    apart = [
+        f"pair {pair.number}"
+        for pair in pairs(plan)
+        if len(selection.attempts(pair.baseline.slot, pair.candidate.slot)) > 1
+    ]
+    if apart:
+        found.append(f"Boots of {listed(apart)} are of several attempts, so not close in time.")
     silent = [
         cell.cell_id
         for cell in cells
