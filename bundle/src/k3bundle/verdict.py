@@ -77,12 +77,45 @@ class BootMeasurement(Record):
     """Requests that failed."""
     ttft_ms_p50: Milliseconds | None
     """Median time to first token; None when nothing completed."""
+    ttft_ms_p99: Milliseconds | None = None
+    """99th percentile of the time to first token."""
+    first_answer_ms_p50: Milliseconds | None = None
+    """Median time to the first token that is no reasoning; None when none came."""
     tpot_ms_p50: Milliseconds | None
     """Median time per output token after the first event; None when undefined everywhere."""
     tpot_undefined: Count
     """Completed requests whose tokens all came in one event, so that TPOT is undefined."""
+    estimated_requests: Count = 0
+    """Requests of which nothing says how many tokens each event carried; their times per token are
+    estimates."""
+    itl_ms_p50: Milliseconds | None = None
+    """Median inter-token latency over all tokens; None where it is withheld or there is none."""
+    itl_ms_p90: Milliseconds | None = None
+    """90th percentile of the inter-token latency."""
+    itl_ms_p99: Milliseconds | None = None
+    """99th percentile of the inter-token latency."""
+    burst_share: Fraction | None = None
+    """Share of gaps between events under 0.2 ms. Above 0.2 the streams came in bursts, and
+    percentiles of the inter-token latency are withheld."""
+    e2e_ms_p50: Milliseconds | None = None
+    """Median time from sent to the last token."""
+    e2e_ms_p99: Milliseconds | None = None
+    """99th percentile of that time."""
     output_tokens_per_s: TokensPerSecond | None
     """Completion tokens of completed requests / wall time of the cell."""
+    tokens_per_s_per_user: TokensPerSecond | None = None
+    """Median rate of one stream, 1 / TPOT."""
+    p90_interactivity_tokens_per_s: TokensPerSecond | None = None
+    """Rate that nine of ten tokens reach: 1 / 90th percentile of the inter-token latency."""
+    tokens_per_s_per_gpu: TokensPerSecond | None = None
+    """Output throughput / accelerators of the deployment; None without one."""
+    goodput_per_s: float | None = Field(default=None, ge=0)
+    """Requests per second that keep the cell's objective; None without an objective."""
+    mean_acceptance_length: float | None = Field(default=None, ge=1)
+    """Tokens per verify step with speculation; None where no draft was verified."""
+    text_share: float | None = Field(default=None, ge=0)
+    """Tokens that the server's tokenizer finds in the texts / tokens by usage; None where token ids
+    made the check needless."""
     role: Literal["compare", "null"] = "compare"
     """Role of the boot; a boot of a null pair is in no ratio of the arms."""
     achieved_concurrency: float | None = Field(default=None, ge=0)
@@ -246,9 +279,11 @@ InvalidCause = Literal[
     "no_coverage",
     "unexpected_path",
     "wrong_length",
-    "no_client_reading",
     "client_bound",
     "concurrency_not_reached",
+    "not_steady",
+    "engine_restarted",
+    "speculation",
     "no_telemetry",
     "telemetry_gap",
     "throttled",
@@ -267,8 +302,10 @@ class CellInvalid(_CellBase):
     """Stable name of the cause. `measures_stock`: the candidate arm was served by stock.
     `missing_requests`: planned requests have no record, several, or another prompt.
     `unexpected_path`: the candidate served steps that the plan says it leaves to stock.
-    `client_bound`: the load client could not keep up. `noisy_null_pair`: the baseline differs from
-    itself by more than the spread between pairs explains."""
+    `client_bound`: the load client could not keep up. `not_steady`: the warm-up ended before its
+    rounds took equally long. `speculation`: drafts were planned and did not run, or were useless.
+    `noisy_null_pair`: the baseline differs from itself by more than the spread between pairs
+    explains."""
     coverage: tuple[CellCoverage, ...]
     """Path coverage in each boot that finished the cell."""
     evidence: Evidence | None

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from k3bundle.bundle import RunRecords
-from k3bundle.client import ClientProcess, ClientStats, ClockAnchor, WarmUp
 from k3bundle.coverage import CoverageSnapshot, EngineCounters, StepCount
 from k3bundle.derive.features import VARIANTS
 from k3bundle.plan import (
@@ -30,6 +29,7 @@ from k3bundle.schedule import cells_in
 from k3bundle.scrub import ScrubReport
 from k3bundle.subject import ArmName, ArmSpec
 
+from .client_records import a_client
 from .subject_records import a_subject, an_environment
 
 AT: Final = "2026-01-02T03:04:05Z"
@@ -336,25 +336,4 @@ def finished(slot: int, cell_id: str, *, attempt: int = 0) -> CellFinished:
         wall_ns=240 * MS,
         request_count=4,
         client=a_client(),
-    )
-
-
-def a_client(**changes: Any) -> ClientStats:
-    """A client of one process that kept up; keyword arguments change that process."""
-    values: dict[str, Any] = {
-        "requests": 4,
-        "received_bytes": 9_000,
-        "received_pieces": 40,
-        "wall_ns": 240 * MS,
-        "cpu_ns": 24 * MS,
-        "lag_samples": 48,
-        "lag_ms_p50": 0.2,
-        "lag_ms_p99": 0.5,
-        "lag_ms_max": 0.7,
-    }
-    return ClientStats(
-        started=ClockAnchor(monotonic_ns=5 * MS, utc=AT, machine_boot_sha256="ef" * 32),
-        processes=(ClientProcess(**{**values, **changes}),),
-        recording_cpu_ns=2 * MS,
-        warmup=WarmUp(rounds_ms=(), steady=None),
     )

@@ -10,7 +10,8 @@ from k3bundle.plan import ServingCell
 from k3bundle.request import RequestRecord
 from k3bundle.traffic import PoissonArrivals
 
-from .records import GATES, MS, SERVING, a_client, a_request
+from .client_records import a_client
+from .records import GATES, MS, SERVING, a_request
 
 STRICT = GATES.model_copy(
     update={
@@ -36,7 +37,8 @@ def problem(
     **gates: Any,
 ) -> str | None:
     reading = read_client(client or a_client(), requests or full(), cell.concurrency)
-    return client_problem(reading, cell, STRICT.model_copy(update=gates))
+    found = client_problem(reading, cell, STRICT.model_copy(update=gates))
+    return None if found is None else f"{found.cause}: {found.reason}"
 
 
 def test_client_that_keeps_up_is_no_problem() -> None:
@@ -46,6 +48,7 @@ def test_client_that_keeps_up_is_no_problem() -> None:
 def test_b7_event_loop_that_is_900_ms_late_is_a_problem() -> None:
     found = problem(a_client(lag_ms_p99=900.0, lag_ms_max=900.0))
     assert found is not None
+    assert found.startswith("client_bound: ")
     assert "900 ms late" in found
 
 
@@ -67,7 +70,9 @@ def test_b7_busiest_process_counts() -> None:
 def test_b20_one_at_a_time_is_a_problem() -> None:
     found = problem(requests=full(streams=1))
     assert found is not None
-    assert found.startswith("1 requests were in flight on average where 2 were planned")
+    assert found.startswith(
+        "concurrency_not_reached: 1 requests were in flight on average where 2 were planned"
+    )
 
 
 def test_b20_shortfall_of_five_percent_is_allowed() -> None:
@@ -103,7 +108,7 @@ def test_b19_warm_up_that_never_became_steady_is_a_problem_where_speed_is_claime
     restless = a_client().model_copy(update={"warmup": WarmUp(rounds_ms=(9.0,) * 4, steady=False)})
     assert problem(restless) is None
     found = problem(restless, claims_speed=True)
-    assert found == "the warm-up ended before its rounds took equally long"
+    assert found == "not_steady: the warm-up ended before its rounds took equally long"
 
 
 def test_gate_that_is_not_set_is_not_judged() -> None:

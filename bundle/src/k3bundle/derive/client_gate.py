@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from k3bundle.client import ClientStats
 from k3bundle.derive.metrics.concurrency import achieved_concurrency
 from k3bundle.derive.metrics.send_slip import send_slip_ms
+from k3bundle.derive.problem import Problem
 from k3bundle.derive.sentences import milliseconds, percent
 from k3bundle.gates import Gates
 from k3bundle.plan import ServingCell
@@ -65,7 +66,7 @@ def read_client(
     )
 
 
-def client_problem(reading: ClientReading, cell: ServingCell, gates: Gates) -> str | None:
+def client_problem(reading: ClientReading, cell: ServingCell, gates: Gates) -> Problem | None:
     """Say why the numbers of a serving cell are the client's and not the engine's.
 
     Args:
@@ -74,10 +75,27 @@ def client_problem(reading: ClientReading, cell: ServingCell, gates: Gates) -> s
         gates: Thresholds; one that is None is not judged.
 
     Returns:
-        The first problem in a sentence without full stop; None when there is none.
+        The first problem, its sentence without a full stop; None when there is none.
     """
+    late = _late(reading, gates)
+    if late is not None:
+        return Problem("client_bound", late)
+    shortfall, achieved = gates.maximum_concurrency_shortfall, reading.achieved_concurrency
+    if shortfall is not None and cell.traffic.kind == "closed_loop" and achieved is not None:
+        planned = min(cell.concurrency, cell.request_count)
+        if abs(achieved - planned) > shortfall * planned:
+            return Problem(
+                "concurrency_not_reached",
+                f"{achieved:.3g} requests were in flight on average where {planned} were planned; "
+                f"a difference of {percent(shortfall)} is allowed",
+            )
+    if gates.claims_speed and reading.steady is False:
+        return Problem("not_steady", "the warm-up ended before its rounds took equally long")
+    return None
+
+
+def _late(reading: ClientReading, gates: Gates) -> str | None:
     lag, share = gates.maximum_client_lag_ms, gates.maximum_client_cpu_share
-    shortfall = gates.maximum_concurrency_shortfall
     if lag is not None and reading.lag_ms_p99 > lag:
         return (
             f"the event loop of the load client was {milliseconds(reading.lag_ms_p99)} late "
@@ -94,15 +112,4 @@ def client_problem(reading: ClientReading, cell: ServingCell, gates: Gates) -> s
             f"the load client used {percent(reading.cpu_share)} of a core; at most "
             f"{percent(share)} are allowed"
         )
-    achieved = reading.achieved_concurrency
-    closed = cell.traffic.kind == "closed_loop"
-    if shortfall is not None and closed and achieved is not None:
-        planned = min(cell.concurrency, cell.request_count)
-        if abs(achieved - planned) > shortfall * planned:
-            return (
-                f"{achieved:.3g} requests were in flight on average where {planned} were planned; "
-                f"a difference of {percent(shortfall)} is allowed"
-            )
-    if gates.claims_speed and reading.steady is False:
-        return "the warm-up ended before its rounds took equally long"
     return None

@@ -4,16 +4,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from k3bundle.derive.cell_context import CellContext
+from k3bundle.derive.client_gate import client_problem, read_client
+from k3bundle.derive.engine_gate import engine_problem
 from k3bundle.derive.interval import Metric, PairValue, ratio_interval
-from k3bundle.derive.measurement import measure
+from k3bundle.derive.measurement import Readings, measure
 from k3bundle.derive.null_pairs import compare_null
 from k3bundle.derive.prefix_cache import PrefixCacheReading, read_prefix_cache, shared_share
 from k3bundle.derive.problem import Problem
 from k3bundle.derive.requests_check import length_problem, measured_requests
+from k3bundle.derive.selection import CellBoot
 from k3bundle.derive.sentences import milliseconds, percent
+from k3bundle.derive.speculation import read_speculation
 from k3bundle.derive.speed_rule import interval_words, judge_speed, throughput
 from k3bundle.derive.telemetry_gate import read_telemetry, telemetry_problem
 from k3bundle.plan import Gates, ServingCell
+from k3bundle.request import RequestRecord
 from k3bundle.verdict import (
     BootMeasurement,
     CellFail,
@@ -38,10 +43,10 @@ def judge_serving(
     Speed gates the cell only where the plan's tier claims speed; elsewhere it is reported.
     """
     measured = [measured_requests(boot) for boot in context.boots]
-    telemetry = [read_telemetry(b, m) for b, m in zip(context.boots, measured, strict=True)]
+    readings = [_read(context, cell, b, m) for b, m in zip(context.boots, measured, strict=True)]
     boots = tuple(
         measure(boot, cell, requests, reading)
-        for boot, requests, reading in zip(context.boots, measured, telemetry, strict=True)
+        for boot, requests, reading in zip(context.boots, measured, readings, strict=True)
     )
     prefix = [read_prefix_cache(b, m) for b, m in zip(context.boots, measured, strict=True)]
     rates = [reading.hit_rate for reading in prefix if reading.hit_rate is not None]
@@ -55,13 +60,44 @@ def judge_serving(
         or _failed_requests(boots, context.plan.gates)
         or context.coverage()
         or _warm_prefix_cache(context, cell, prefix)
-        or telemetry_problem(context.boots, telemetry, context.plan.gates)
+        or engine_problem(context.boots, [reading.speculation for reading in readings])
+        or _client_bound(context, cell, readings)
+        or telemetry_problem(
+            context.boots, [reading.telemetry for reading in readings], context.plan.gates
+        )
     )
     if problem is not None:
         return context.invalid(problem, evidence)
     if context.plan.gates.claims_speed and context.paired:
         return judge_speed(context, cell, evidence)
     return context.passed(_report(context, evidence), evidence)
+
+
+def _read(
+    context: CellContext, cell: ServingCell, boot: CellBoot, measured: Sequence[RequestRecord]
+) -> Readings:
+    """What one boot says beside its requests."""
+    deployment = next(
+        (one for one in context.plan.deployments if one.name == cell.deployment), None
+    )
+    drafts = 0 if deployment is None else deployment.draft_tokens
+    return Readings(
+        client=read_client(boot.finished.client, measured, cell.concurrency),
+        telemetry=read_telemetry(boot, measured),
+        speculation=read_speculation(boot.counters, drafts),
+        gpu_count=0 if deployment is None else deployment.gpu_count,
+    )
+
+
+def _client_bound(
+    context: CellContext, cell: ServingCell, readings: Sequence[Readings]
+) -> Problem | None:
+    for boot, reading in zip(context.boots, readings, strict=True):
+        found = client_problem(reading.client, cell, context.plan.gates)
+        if found is not None:
+            where = f"In boot {boot.slot.slot} ({boot.slot.arm})"
+            return Problem(found.cause, f"{where} {found.reason}.")
+    return None
 
 
 def _compared(
