@@ -5,7 +5,7 @@ from typing import Final
 
 from k3bundle.derive.cell_context import CellContext
 from k3bundle.derive.client_gate import client_problem, read_client
-from k3bundle.derive.engine_gate import engine_problem
+from k3bundle.derive.engine_gate import engine_problem, lost_speculation
 from k3bundle.derive.interval import Metric, PairValue, ratio_interval
 from k3bundle.derive.measurement import Readings, measure
 from k3bundle.derive.null_pairs import compare_null
@@ -60,7 +60,14 @@ def judge_serving(
         or _failed_requests(boots, context.plan.gates)
         or context.coverage()
         or _warm_prefix_cache(context, cell, prefix)
-        or engine_problem(context.boots, [reading.speculation for reading in readings])
+    )
+    speculation = [reading.speculation for reading in readings]
+    lost = lost_speculation(context.boots, speculation) if problem is None else None
+    if lost is not None:
+        return context.failed(lost, evidence)
+    problem = (
+        problem
+        or engine_problem(context.boots, speculation)
         or _client_bound(context, cell, readings)
         or telemetry_problem(
             context.boots, [reading.telemetry for reading in readings], context.plan.gates
