@@ -9,19 +9,16 @@ the time in which the same GPU, in the same run, only reads as many bytes.
 
 import argparse
 import json
-import platform
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import torch
 
 from k3decode.check import check_case
+from k3decode.circumstances import circumstances
 from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
 from k3decode.op import Case, Op, Trial
@@ -115,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
     device = torch.device("cuda")
-    circumstances = _circumstances(options.commit)
+    facts = circumstances(options.commit, "python -m k3decode.bench")
     from k3decode.read_rate import ReadRate  # noqa: PLC0415
 
     reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
@@ -130,8 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             red += 1
             continue
         for case in timed:
-            timing = time_case(op, case, device, str(circumstances["gpu"]), reads)
-            record = {"schema": SCHEMA, **asdict(timing), **circumstances}
+            timing = time_case(op, case, device, facts["gpu"], reads)
+            record = {"schema": SCHEMA, **asdict(timing), **facts}
             print(json.dumps(record, allow_nan=False), flush=True)
     return 1 if red else 0
 
@@ -168,24 +165,6 @@ def _replay_us(launches: Sequence[Callable[[], None]]) -> list[float]:
         end.synchronize()
         times.append(1e3 * start.elapsed_time(end))
     return times
-
-
-def _circumstances(commit: str) -> dict[str, str]:
-    """What a number needs beside it to mean anything."""
-    query = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm", "--format=csv,noheader"]
-    found = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
-    driver, clock = (part.strip() for part in found[0].split(","))
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "driver": driver,
-        "maximum_sm_clock": clock,
-        "torch": str(torch.__version__),
-        "cutlass_dsl": version("nvidia-cutlass-dsl"),
-        "python": platform.python_version(),
-        "commit": commit,
-        "command": "python -m k3decode.bench",
-        "measured_at_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
 
 
 if __name__ == "__main__":

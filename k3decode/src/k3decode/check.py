@@ -10,8 +10,9 @@ FOLDER` runs kernels that were exported, with the compiler replaced by one that 
 import argparse
 import importlib
 import json
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Literal, cast
 
 import torch
 
+from k3decode.circumstances import circumstances
 from k3decode.host.kernel_library import PreparedKernelError, use_library
 from k3decode.op import GROUPS, Case, Launch, Op
 from k3decode.recording import RecordedCall, RecordingError, read_recording
@@ -49,9 +51,9 @@ class CaseReport:
         text = f"{self.outcome:8}{self.op:10} {self.group:11}{self.case}{worst}"
         return "\n         ".join([text, *self.sentences])
 
-    def record(self) -> str:
-        """The report as one line of JSON."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, allow_nan=False)
+    def record(self, facts: Mapping[str, str]) -> str:
+        """The report as one line of JSON, with the circumstances of its run."""
+        return json.dumps({"schema": SCHEMA, **asdict(self), **facts}, allow_nan=False)
 
 
 def check_case(op: Op, case: Case, launch: Launch, device: torch.device) -> CaseReport:
@@ -115,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m k3decode.check", description=__doc__)
     parser.add_argument("op", nargs="*", help="ops to check; all of them by default")
     parser.add_argument("--json", action="store_true", help="write JSON lines")
+    parser.add_argument("--commit", help="write the run's circumstances into the JSON lines")
     parser.add_argument("--group", action="append", choices=GROUPS)
     parser.add_argument("--adapter", action="append", default=[], metavar="OP=MODULE:FUNCTION")
     parser.add_argument("--until-bad", action="store_true", help="stop at the first bad case")
@@ -141,16 +144,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check = check_case if options.jitter is None else _late_check(device, options.jitter)
     if check is None:
         return 1
+    facts = {} if options.commit is None else circumstances(options.commit, _typed(arguments))
     reports = []
     for op, case in cases:
         report = check(op, case, adapters.get(op.name, op.launch), device)
-        print(report.record() if options.json else report.line(), flush=True)
+        print(report.record(facts) if options.json else report.line(), flush=True)
         reports.append(report)
         if options.until_bad and report.outcome != "passed":
             break
     bad = sum(report.outcome != "passed" for report in reports)
     print(f"{len(reports) - bad} of {len(reports)} cases passed", file=sys.stderr)
     return 1 if bad or not reports else 0
+
+
+def _typed(arguments: Sequence[str] | None) -> str:
+    words = sys.argv[1:] if arguments is None else arguments
+    return shlex.join(["python", "-m", "k3decode.check", *words])
 
 
 _Check = Callable[[Op, Case, Launch, torch.device], CaseReport]

@@ -16,11 +16,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
+from k3decode.circumstances import circumstances
 from k3decode.mutants import MUTANTS, Mutant, mutate
 
 __all__ = ["kept_results", "main", "standing"]
@@ -46,15 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.keep is None:
             parser.error("expected a CUDA device, found none: show kept results with --keep FILE")
         return _show(chosen, kept_results(options.keep))
-    circumstances = {
-        "gpu": torch.cuda.get_device_name(),
-        "commit": options.commit,
-        "measured_at_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
+    facts = circumstances(options.commit, "python -m k3decode.mutants")
     records = []
     with ThreadPoolExecutor(_PARALLEL) as pool:
         for record in pool.map(_run, chosen):
-            records.append({**record, **circumstances})
+            records.append({**record, **facts})
             print(json.dumps(records[-1]), flush=True)
     if options.keep is not None:
         _keep(options.keep, records)

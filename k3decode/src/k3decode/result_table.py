@@ -1,0 +1,155 @@
+"""`python -m k3decode.result_table FOLDER`: one page of all kept results, FOLDER/TABLE.md.
+
+Reads every JSON line under the folder that the check, the bench and the compile report wrote. Of
+several records of one case or variant the last counts: folders in the order of their names, lines
+in theirs. `--check` writes nothing and fails where the page is not what the lines say.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["main", "read_records", "result_table"]
+
+Record = Mapping[str, Any]
+
+_PAGE = "TABLE.md"
+_ONLY_COMPILED = "compiled, not measured"
+# Files of the check, by their names: how the cases ran.
+_HOW = {"jitter": "late inputs", "prepared": "exported", "replay": "recorded"}
+_HEAD = """# Results
+
+Made by `python -m k3decode.result_table`; do not edit. What was run, when and with what is in
+[LOG.md](LOG.md). Error is the largest error over what `tolerance.py` allows. Times are replays of a
+graph, per launch; `warm` ones had all inputs in the L2 cache. The floor is the time of the bytes
+and the arithmetic at the GPU's peaks.
+"""
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All JSON lines under a folder, files in the order of their paths' parts."""
+    return [
+        {"how": _HOW.get(path.stem, "plain"), **json.loads(line)}
+        for path in sorted(folder.rglob("*.jsonl"), key=lambda path: path.parts)
+        for line in path.read_text().splitlines()
+    ]
+
+
+def result_table(records: Iterable[Record]) -> str:
+    """The page."""
+    kinds: dict[str, dict[tuple[object, ...], Record]] = {"check": {}, "bench": {}, "compile": {}}
+    for record in records:
+        kind = str(record["schema"]).removeprefix("k3decode.").partition("/")[0]
+        if kind in kinds:
+            kinds[kind][_place(record)] = record
+    checks, compiled = (list(kinds[kind].values()) for kind in ("check", "compile"))
+    ran = {(check["op"], _architecture(check)) for check in checks}
+    return "\n".join(
+        [
+            _HEAD,
+            "## Checked and timed\n",
+            *_cases(checks, kinds["bench"]),
+            "\n## All cases by group\n",
+            *_groups(checks),
+            "\n## Compiled\n",
+            f"Of what is marked `{_ONLY_COMPILED}` nothing ran on a GPU.\n",
+            *_compiled(compiled, ran),
+            "",
+        ]
+    )
+
+
+def _place(record: Record) -> tuple[object, ...]:
+    if "variant" in record:
+        return (record["op"], record["variant"], record["architecture"], record.get("kernel", 0))
+    return (record["op"], record["case"], record.get("how", "plain"))
+
+
+def _architecture(record: Record) -> str:
+    """What a record ran on; records without circumstances are those of the log's first H200."""
+    name = str(record.get("gpu", "NVIDIA H200"))
+    return "sm_90a" if "H200" in name or "H100" in name else name
+
+
+def _cases(checks: Sequence[Record], times: Mapping[tuple[object, ...], Record]) -> Iterable[str]:
+    yield "| Op | Case | Error | Time, us | GB/s | Share of the floor | GPU | Commit |"
+    yield "|---|---|--:|--:|--:|--:|---|---|"
+    for check in checks:
+        if check["group"] != "production" or check.get("how", "plain") != "plain":
+            continue
+        time = times.get(_place(check), {})
+        warm = "" if time.get("cold", True) else " warm"
+        share = f"{100 * time['sol_fraction']:.1f} %" if time else ""
+        cells = [
+            f"`{check['op']}`",
+            check["case"],
+            check["outcome"] if check["worst"] is None else f"{check['worst']:.2f}",
+            f"{time['latency_us']:.2f}{warm}" if time else "",
+            f"{time['bandwidth_gb_per_s']:.0f}" if time else "",
+            share,
+            str(time.get("gpu", check.get("gpu", ""))).removeprefix("NVIDIA "),
+            str(time.get("commit", check.get("commit", "")))[:8],
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _groups(checks: Sequence[Record]) -> Iterable[str]:
+    yield "| Op | Group | How | Cases | Passed | Largest error |"
+    yield "|---|---|---|--:|--:|--:|"
+    for op, group, how in dict.fromkeys(_kind(check) for check in checks):
+        chosen = [check for check in checks if _kind(check) == (op, group, how)]
+        passed = sum(check["outcome"] == "passed" for check in chosen)
+        worst = max((check["worst"] for check in chosen if check["worst"] is not None), default=0)
+        yield f"| `{op}` | {group} | {how} | {len(chosen)} | {passed} | {worst:.2f} |"
+
+
+def _kind(check: Record) -> tuple[str, str, str]:
+    return check["op"], check["group"], check.get("how", "plain")
+
+
+def _compiled(compiled: Sequence[Record], ran: set[tuple[str, str]]) -> Iterable[str]:
+    yield "| Op | Variant | For | Registers | Shared, B | Stack, B | Instructions | State |"
+    yield "|---|---|---|--:|--:|--:|---|---|"
+    for record in compiled:
+        mix = ", ".join(f"{n} {family}" for family, n in record.get("instructions", {}).items())
+        where = (record["op"], record["architecture"])
+        state = "the op's cases ran" if where in ran else _ONLY_COMPILED
+        cells = [
+            f"`{record['op']}`",
+            record["variant"] + (f", kernel {record['kernel']}" if record.get("kernel") else ""),
+            record["architecture"],
+            str(record["registers"]),
+            str(record["shared_bytes"]),
+            f"{record['stack_bytes']}{' SPILLS' if record['spills'] else ''}",
+            mix,
+            state,
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m k3decode.result_table", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    options = parser.parse_args(arguments)
+    page = options.folder / _PAGE
+    text = result_table(read_records(options.folder))
+    if not options.check:
+        page.write_text(text)
+        return 0
+    if page.is_file() and page.read_text() == text:
+        return 0
+    print(
+        f"{page} is not what the lines beside it say: run python -m k3decode.result_table "
+        f"{options.folder}",
+        file=sys.stderr,
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The page of results says what the lines say, and the committed one is current."""
+
+from pathlib import Path
+
+import pytest
+
+from k3decode import result_table as module
+from k3decode.result_table import read_records, result_table
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def _check(case: str, worst: float, **more: object) -> dict[str, object]:
+    return {
+        "schema": "k3decode.check/1",
+        "op": "kda",
+        "case": case,
+        "group": "production",
+        "outcome": "passed",
+        "worst": worst,
+        **more,
+    }
+
+
+def _compiled(architecture: str) -> dict[str, object]:
+    return {
+        "schema": "k3decode.compile/2",
+        "op": "kda",
+        "variant": "a",
+        "architecture": architecture,
+        "kernel": 0,
+        "registers": 64,
+        "shared_bytes": 128,
+        "stack_bytes": 0,
+        "spills": False,
+        "instructions": {"fp32": 2},
+    }
+
+
+def test_the_last_record_of_a_case_counts() -> None:
+    page = result_table([_check("m1", 0.9), _check("m1", 0.25, gpu="NVIDIA H200", commit="abc")])
+    assert "| `kda` | m1 | 0.25 |  |  |  | H200 | abc |" in page
+    assert "0.90" not in page
+    assert "| `kda` | production | plain | 1 | 1 | 0.25 |" in page
+
+
+def test_what_did_not_run_is_called_compiled() -> None:
+    page = result_table([_check("m1", 0.5), _compiled("sm_90a"), _compiled("sm_100a")])
+    assert "| sm_90a | 64 | 128 | 0 | 2 fp32 | the op's cases ran |" in page
+    assert "| sm_100a | 64 | 128 | 0 | 2 fp32 | compiled, not measured |" in page
+
+
+def test_a_failed_case_is_shown() -> None:
+    failed = {**_check("m1", 0.0), "worst": None, "outcome": "failed"}
+    page = result_table([failed])
+    assert "| `kda` | m1 | failed |" in page
+    assert "| `kda` | production | plain | 1 | 0 | 0.00 |" in page
+
+
+def test_the_committed_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert read_records(BENCHMARKS)
+    assert module.main([str(BENCHMARKS), "--check"]) == 0, capsys.readouterr().err
