@@ -6,6 +6,7 @@ from k3bundle.archive import archive_bytes
 from k3bundle_testing.archive_defects import ARCHIVE_DEFECTS
 from k3bundle_testing.defect import Defect
 from k3bundle_testing.json_defects import JSON_DEFECTS
+from k3bundle_testing.machine_defects import MACHINE_DEFECTS
 from k3bundle_testing.plan_defects import PLAN_DEFECTS
 from k3bundle_testing.record_defects import RECORD_DEFECTS
 from k3bundle_testing.seal_defects import SEAL_DEFECTS
@@ -18,6 +19,7 @@ DEFECTS: Final[tuple[Defect, ...]] = (
     *SEAL_DEFECTS,
     *RECORD_DEFECTS,
     *PLAN_DEFECTS,
+    *MACHINE_DEFECTS,
 )
 
 

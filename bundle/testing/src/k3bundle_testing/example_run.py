@@ -25,6 +25,11 @@ from k3bundle.run import (
 from k3bundle.schedule import cells_in
 from k3bundle.subject import ArmName, ChangeUnderTest
 from k3bundle_testing.example_client import example_client
+from k3bundle_testing.example_machine import (
+    example_isolation,
+    example_separation,
+    example_telemetry,
+)
 from k3bundle_testing.example_plan import (
     EXAMPLE_CHANGE,
     example_environment,
@@ -89,6 +94,8 @@ def good_records(**changes: Any) -> RunRecords:
         last = plan.boots[-1]
         served[-1] = _crash(plan, last, attempt=0)
         served.append(_serve(plan, last, variation, attempt=1))
+    boots = tuple(event for one in served for event in one.boots)
+    cells = tuple(event for one in served for event in one.cells)
     return RunRecords(
         plan=plan,
         run=RunIdentity(
@@ -101,12 +108,15 @@ def good_records(**changes: Any) -> RunRecords:
         subject=example_subject(variation.change),
         environment=example_environment(),
         attempts=tuple(_attempt(number) for number in range(2 if variation.resumed else 1)),
-        boots=tuple(event for one in served for event in one.boots),
-        cells=tuple(event for one in served for event in one.cells),
+        boots=boots,
+        cells=cells,
         requests=tuple(record for one in served for record in one.requests),
         coverage=tuple(snapshot for one in served for snapshot in one.coverage),
         counters=tuple(snapshot for one in served for snapshot in one.counters),
         scrub=example_scrub(),
+        telemetry=example_telemetry(boots, cells),
+        separation=example_separation(boots),
+        isolation=example_isolation(variation.change),
     )
 
 
@@ -124,7 +134,9 @@ def good_run_files(**changes: Any) -> dict[str, bytes]:
 
 def files_of(records: RunRecords) -> dict[str, bytes]:
     """Write records the way a run folder holds them."""
+    audit = records.isolation
     return {
+        **({} if audit is None else {layout.ISOLATION: canonical_json(audit)}),
         layout.ATTEMPTS: _lines(records.attempts),
         layout.BOOTS: _lines(records.boots),
         layout.CELLS: _lines(records.cells),
@@ -135,7 +147,9 @@ def files_of(records: RunRecords) -> dict[str, bytes]:
         layout.REQUESTS: _lines(records.requests),
         layout.RUN: canonical_json(records.run),
         layout.SCRUB_REPORT: canonical_json(records.scrub),
+        layout.SEPARATION: _lines(records.separation),
         layout.SUBJECT: canonical_json(records.subject),
+        layout.TELEMETRY: _lines(records.telemetry),
         layout.LOG_PREFIX + "boot-0.0.log": b"INFO engine ready\n",
     }
 
