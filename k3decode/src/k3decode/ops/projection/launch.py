@@ -1,0 +1,160 @@
+"""Launch of a projection: check the inputs, choose and compile a variant once, launch."""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from k3decode.dims import K3Dims
+from k3decode.host.inputs import MAX_ROWS, InputCheck
+from k3decode.ops.projection.config import COLUMN_MULTIPLE, ProjectionConfig, SituBounds
+from k3decode.ops.projection.shapes import k3_projections
+from k3decode.ops.projection.tiles import config_for
+
+__all__ = ["compile_variant", "project", "variants"]
+
+_VECTOR_WIDTH = 8
+_FP32_VECTOR_WIDTH = 4
+
+
+def project(
+    activation: Tensor,
+    weight: Tensor,
+    out: Tensor | None,
+    fp32_out: Tensor | None = None,
+    *,
+    situ: SituBounds | None = None,
+) -> None:
+    """Write `activation @ weight.T`, accumulated in FP32, with no workspace.
+
+    Repeated launches give the same bits: sums are added in one order.
+
+    Args:
+        activation: BF16 [M, K], row stride a multiple of 8, first element aligned to 16 bytes.
+        weight: BF16 [N, K], N a multiple of 8, K of 64, row stride a multiple of 8.
+        out: BF16 [M, N - F], written, row stride a multiple of 8; [M, N / 2] with `situ`; None
+            where every row has an FP32 output.
+        fp32_out: FP32 [M, F], written, row stride a multiple of 4: outputs of the first F weight
+            rows, F a multiple of 8; None for none.
+        situ: bounds of SiTU, when weight rows alternate between gate and up; None for none.
+
+    Raises:
+        KernelInputError: an input is not as described.
+        UnsupportedGpuError: no kernel for this GPU.
+    """
+    check = InputCheck("projection")
+    tokens, columns = _extents(activation)
+    rows, _ = _extents(weight)
+    fp32_rows = 0 if fp32_out is None else _extents(fp32_out)[1]
+    check.rows(tokens)
+    _check_inputs(check, activation, weight, rows, columns)
+    _check_outputs(check, out, fp32_out, (tokens, rows, fp32_rows), situ)
+    architecture = check.finish()
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
+
+    nothing = torch.empty(0, 0, dtype=torch.float32, device=weight.device)
+    compile_variant(config_for(rows, columns, tokens, situ), architecture)(
+        device_pointer(weight),
+        device_pointer(activation),
+        device_pointer(nothing if fp32_out is None else fp32_out),
+        # Where nothing is written in BF16, any pointer of that dtype will do.
+        device_pointer(weight if out is None else out),
+        weight.stride(0),
+        activation.stride(0),
+        0 if fp32_out is None else fp32_out.stride(0),
+        0 if out is None else out.stride(0),
+        tokens,
+        rows,
+        columns,
+        fp32_rows,
+        current_stream(),
+    )
+
+
+def _extents(tensor: Tensor) -> tuple[int, int]:
+    return (tensor.shape[0], tensor.shape[1]) if tensor.ndim == 2 else (0, 0)  # noqa: PLR2004
+
+
+def _check_inputs(
+    check: InputCheck, activation: Tensor, weight: Tensor, rows: int, columns: int
+) -> None:
+    for name, tensor, extent in (("activation", activation, None), ("weight", weight, rows)):
+        check.tensor(
+            name,
+            tensor,
+            dtype=torch.bfloat16,
+            shape=[extent, columns],
+            stride_multiple=_VECTOR_WIDTH,
+        )
+    check.require(
+        columns > 0 and columns % COLUMN_MULTIPLE == 0,
+        f"activation: expected columns in a multiple of {COLUMN_MULTIPLE}, found {columns}: "
+        "pad activations and weight with zeros",
+    )
+    check.require(
+        rows > 0 and rows % _VECTOR_WIDTH == 0,
+        f"weight: expected rows in a multiple of {_VECTOR_WIDTH}, found {rows}: pad with zeros",
+    )
+
+
+def _check_outputs(
+    check: InputCheck,
+    out: Tensor | None,
+    fp32_out: Tensor | None,
+    extents: tuple[int, int, int],
+    situ: SituBounds | None,
+) -> None:
+    tokens, rows, fp32_rows = extents
+    check.require(
+        situ is None or fp32_out is None,
+        "fp32_out: expected None with SiTU, whose outputs are BF16",
+    )
+    check.require(
+        fp32_rows % _VECTOR_WIDTH == 0 and fp32_rows <= rows,
+        f"fp32_out: expected columns in a multiple of {_VECTOR_WIDTH} up to {rows}, "
+        f"found {fp32_rows}",
+    )
+    bf16_columns = rows - fp32_rows if situ is None else rows // 2
+    check.require(
+        (out is None) == (bf16_columns <= 0),
+        f"out: expected {bf16_columns} columns, found {'None' if out is None else 'a tensor'}",
+    )
+    if out is not None:
+        check.tensor(
+            "out",
+            out,
+            dtype=torch.bfloat16,
+            shape=[tokens, bf16_columns],
+            stride_multiple=_VECTOR_WIDTH,
+        )
+    if fp32_out is not None:
+        check.tensor(
+            "fp32_out",
+            fp32_out,
+            dtype=torch.float32,
+            shape=[tokens, fp32_rows],
+            stride_multiple=_FP32_VECTOR_WIDTH,
+        )
+
+
+def variants(dims: K3Dims) -> dict[str, ProjectionConfig]:
+    """Every variant that K3's projections take at 1 to 64 tokens, by what it is made of."""
+    bounds = SituBounds(dims.situ_beta, dims.situ_linear_beta)
+    found = {}
+    for shape in k3_projections(dims).values():
+        for tokens in range(1, MAX_ROWS + 1):
+            config = config_for(shape.rows, shape.columns, tokens, bounds if shape.situ else None)
+            found[config.name] = config
+    return found
+
+
+@cache
+def compile_variant(config: ProjectionConfig, architecture: str) -> Any:
+    """Compile one variant, once per process."""
+    from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
+    from k3decode.ops.projection.kernel import ProjectionKernel  # noqa: PLC0415
+
+    bf16, fp32 = torch.bfloat16, torch.float32
+    arguments = placeholders([bf16, bf16, fp32, bf16], 4, 4)
+    return compile_kernel(ProjectionKernel(config), arguments, architecture)

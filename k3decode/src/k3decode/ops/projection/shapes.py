@@ -1,0 +1,73 @@
+"""Every projection of the decode path: rows and columns of its weight, from the model's numbers."""
+
+from dataclasses import dataclass
+
+from k3decode.dims import K3Dims
+
+__all__ = ["ProjectionShape", "k3_projections"]
+
+_PACKED_ROW_MULTIPLE = 16
+
+
+@dataclass(frozen=True)
+class ProjectionShape:
+    """One weight [rows, columns]."""
+
+    rows: int
+    columns: int
+    fp32_rows: int = 0
+    """Leading rows with FP32 outputs."""
+    situ: bool = False
+    """Whether rows alternate between gate and up."""
+
+
+def k3_projections(dims: K3Dims) -> dict[str, ProjectionShape]:
+    """Shards of eight and sixteen ranks, and the replicated weights as a whole."""
+    found = {
+        f"tp{ranks}_{name}": shape
+        for ranks in (8, 16)
+        for name, shape in (_attention(dims, ranks) | _feed_forward(dims, ranks)).items()
+    }
+    experts, hidden = dims.num_experts, dims.hidden_size
+    found["whole_router_latent"] = ProjectionShape(
+        experts + dims.latent_size, hidden, fp32_rows=experts
+    )
+    found["whole_latent_up"] = ProjectionShape(hidden, dims.latent_size)
+    return found
+
+
+def _attention(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
+    heads = dims.num_attention_heads // ranks
+    channels = heads * dims.kda_head_dim
+    packed = 4 * channels + dims.kda_gate_rank + heads
+    replicated = dims.q_lora_rank + dims.mla_row
+    hidden = dims.hidden_size
+    return {
+        "kda_in": ProjectionShape(_padded(packed), hidden),
+        "f_b": ProjectionShape(channels, dims.kda_gate_rank),
+        "mla_in": ProjectionShape(replicated + heads * dims.v_head_dim, hidden),
+        "q_b": ProjectionShape(heads * dims.qk_head_dim, dims.q_lora_rank),
+        "o_proj": ProjectionShape(hidden, channels),
+    }
+
+
+def _feed_forward(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
+    hidden, latent = dims.hidden_size, dims.latent_size
+    router = _padded(dims.num_experts // ranks)
+    shared = dims.shared_intermediate_size // ranks
+    dense = dims.dense_intermediate_size // ranks
+    return {
+        "router_latent": ProjectionShape(router + latent // ranks, hidden, fp32_rows=router),
+        "latent_up": ProjectionShape(hidden // ranks, latent),
+        "shared_gate_up": ProjectionShape(2 * shared, hidden),
+        "shared_situ": ProjectionShape(2 * shared, hidden, situ=True),
+        "shared_down": ProjectionShape(hidden, shared),
+        "dense_situ": ProjectionShape(2 * dense, hidden, situ=True),
+        "dense_down": ProjectionShape(hidden, dense),
+        "lm_head": ProjectionShape(dims.vocab_size // ranks, hidden),
+    }
+
+
+def _padded(rows: int) -> int:
+    """Rows of a packed part, padded as the checkpoint loader pads them."""
+    return -(-rows // _PACKED_ROW_MULTIPLE) * _PACKED_ROW_MULTIPLE
