@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Judgement", "judge_bitwise", "judge_close"]
+from k3decode.formats import pack_e4m3, unpack_e4m3
+
+__all__ = ["Judgement", "judge_bitwise", "judge_close", "judge_e4m3"]
 
 _MANTISSA_BITS = {torch.bfloat16: 7, torch.float32: 23}
 _SMALLEST_EXPONENT = -126
@@ -72,6 +74,44 @@ def judge_close(
         worst=worst,
         sentence=f"expected {expected[place].item():.6g} within {allowed[place].item():.3g} at "
         f"{[int(i) for i in place]}, found {found[place].item():.6g}",
+    )
+
+
+def judge_e4m3(
+    output: str, actual: Tensor, *, reference: Tensor, same_dtype: Tensor, scale: float
+) -> Judgement:
+    """Judge values that were rounded to BF16 and then quantised.
+
+    A code is right when some value within the error that BF16 may have quantises to it.
+
+    Args:
+        output: name of the output.
+        actual: what the kernel wrote, bytes of E4M3, [..., N].
+        reference: FP64 reference before any rounding, same shape.
+        same_dtype: what torch computes before the quantisation, same shape.
+        scale: values were divided by it.
+    """
+    expected = reference.detach().cpu().double()
+    found = unpack_e4m3(actual.detach().cpu())
+    error = (same_dtype.detach().cpu().double() - expected).abs()
+    error = torch.where(torch.isfinite(expected), error, 0.0).amax(-1, keepdim=True)
+    allowed = 2 * error + 2 * _quantum(expected, torch.bfloat16)
+    nearest, lowest, highest = (
+        unpack_e4m3(pack_e4m3(values, scale))
+        for values in (expected, expected - allowed, expected + allowed)
+    )
+    right = (found >= lowest) & (found <= highest) | (found.isnan() & nearest.isnan())
+    if bool(right.all()):
+        # Nothing between the right code and its neighbour could be told apart.
+        worst = float((found != nearest).any())
+        return Judgement(output=output, passed=True, worst=worst, sentence="")
+    where = tuple((~right).nonzero()[0].tolist())
+    return Judgement(
+        output=output,
+        passed=False,
+        worst=float("inf"),
+        sentence=f"expected E4M3 {nearest[where].item():.6g} at {list(where)}, found "
+        f"{found[where].item():.6g}",
     )
 
 

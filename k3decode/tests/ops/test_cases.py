@@ -12,7 +12,7 @@ from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, Launch, Op
 from k3decode.registry import OPS, op_named
 
-from . import moe_launches, torch_launches
+from . import mla_torch_launches, moe_launches, torch_launches
 
 LAUNCHES: dict[str, Launch] = {
     "attn_res": torch_launches.attn_res,
@@ -20,6 +20,10 @@ LAUNCHES: dict[str, Launch] = {
     "experts": moe_launches.run_experts,
     "kda": torch_launches.kda_step,
     "latent_norm": moe_launches.normalise_latent,
+    "mla_combine": mla_torch_launches.mla_combine,
+    "mla_decode": mla_torch_launches.mla_decode,
+    "mla_prepare": mla_torch_launches.mla_prepare,
+    "mla_query": mla_torch_launches.mla_query,
     "moe_tail": moe_launches.add_shared,
     "router": torch_launches.route_rows,
     "situ": moe_launches.activate_rows,

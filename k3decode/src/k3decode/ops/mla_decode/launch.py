@@ -1,0 +1,222 @@
+"""Launch of attention over the latent cache: check the inputs, compile once, launch."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from k3decode.dims import K3Dims
+from k3decode.host.inputs import InputCheck
+from k3decode.ops.mla_decode.config import MlaDecodeConfig
+from k3decode.ops.mla_decode.schedule import SplitRule, partial_count
+
+__all__ = [
+    "CacheScales",
+    "PagedCache",
+    "Partials",
+    "compile_variant",
+    "config_for",
+    "make_partials",
+    "mla_decode",
+    "split_rule",
+    "variants",
+]
+
+_DTYPES = {"bf16": torch.bfloat16, "e4m3": torch.uint8}
+_VECTOR_BYTES = 16
+
+
+@dataclass(frozen=True)
+class CacheScales:
+    """What stored E4M3 values were divided by; ones for BF16."""
+
+    query: float = 1.0
+    cache: float = 1.0
+
+
+@dataclass(frozen=True)
+class PagedCache:
+    """Cache of one layer and who owns which pages."""
+
+    pages: Tensor
+    """[P, page tokens, L + R], BF16 or E4M3 bytes; pages at a stride of a multiple of 16 bytes."""
+    table: Tensor
+    """Pages of each request in order, int32 [B, any], rows at any stride; entries behind a
+    request's tokens may be anything."""
+    lengths: Tensor
+    """Tokens of each request, those of this step included, int32 [B]; may be 0."""
+    tokens_per_request: int = 1
+    """Rows of a request; the last sees all its tokens, each earlier one token less."""
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Workspace between attention and its combination."""
+
+    latents: Tensor
+    """FP32 [partials, H, L]; as many as `partial_count` says for the CTAs to use."""
+    lse: Tensor
+    """Natural logarithm of the sum of exponentials, FP32 [partials, H]."""
+
+    def parts(self, rows: int) -> int:
+        """Parts into which the line of tiles is cut."""
+        return int(self.latents.shape[0]) - rows + 1
+
+    @property
+    def bytes(self) -> int:
+        """Device memory of the workspace."""
+        return 4 * int(self.latents.numel() + self.lse.numel())
+
+
+def make_partials(config: MlaDecodeConfig, rows: int, heads: int, device: torch.device) -> Partials:
+    """Workspace that fills the device: one CTA per multiprocessor, 16 heads to a CTA."""
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    parts = max(processors // -(-heads // config.head_block), 1)
+    count = partial_count(rows, parts)
+    return Partials(
+        latents=torch.empty(count, heads, config.latent, device=device),
+        lse=torch.empty(count, heads, device=device),
+    )
+
+
+def split_rule(config: MlaDecodeConfig) -> SplitRule:
+    """How a variant cuts the line of tiles; its combination needs to know."""
+    return SplitRule(tile_tokens=config.tile_tokens, fewest_tiles=config.fewest_tiles)
+
+
+def mla_decode(
+    query: Tensor,
+    cache: PagedCache,
+    partials: Partials,
+    *,
+    config: MlaDecodeConfig,
+    score_scale: float,
+    scales: CacheScales | None = None,
+) -> None:
+    """Attend to the cached rows; `mla_combine` makes one result of the partials.
+
+    Args:
+        query: absorbed queries [M, H, L + R], BF16 or E4M3 bytes as the cache, heads dense, rows at
+            a stride of a multiple of 16 bytes.
+        cache: M is its requests times their rows.
+        partials: written where `schedule.pieces` says, else left as they are.
+        config: variant to run.
+        score_scale: factor on the products before the softmax.
+        scales: of E4M3 values.
+
+    Raises:
+        KernelInputError: an input is not as described.
+        UnsupportedGpuError: no kernel for this GPU.
+    """
+    rows, heads = query.shape[:2] if query.ndim == 3 else (0, 0)  # noqa: PLR2004
+    check = InputCheck("mla_decode")
+    check.rows(rows)
+    dtype = _DTYPES[config.cache_format]
+    vector = _VECTOR_BYTES // dtype.itemsize
+    check.tensor(
+        "query", query, dtype=dtype, shape=[rows, None, config.width], stride_multiple=vector
+    )
+    check.tensor(
+        "pages",
+        cache.pages,
+        dtype=dtype,
+        shape=[None, None, config.width],
+        stride_multiple=vector,
+    )
+    _check_owners(check, cache, rows)
+    _check_partials(check, partials, config, rows, heads)
+    architecture = check.finish()
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
+
+    scales = scales or CacheScales()
+    tensors = (query, cache.pages, cache.table, cache.lengths, partials.latents, partials.lse)
+    compile_variant(config, architecture)(
+        *(device_pointer(tensor) for tensor in tensors),
+        query.stride(0) * dtype.itemsize // 4,
+        cache.pages.stride(0) * dtype.itemsize,
+        cache.table.stride(0),
+        rows,
+        heads,
+        cache.tokens_per_request,
+        cache.pages.shape[1],
+        partials.parts(rows),
+        score_scale * scales.query * scales.cache / math.log(2.0),
+        scales.cache,
+        current_stream(),
+    )
+
+
+def _check_owners(check: InputCheck, cache: PagedCache, rows: int) -> None:
+    requests = cache.lengths.shape[0] if cache.lengths.ndim else 0
+    check.tensor("lengths", cache.lengths, dtype=torch.int32, shape=[requests], dense_from=0)
+    check.tensor("table", cache.table, dtype=torch.int32, shape=[requests, None])
+    check.require(
+        cache.tokens_per_request >= 1 and requests * cache.tokens_per_request == rows,
+        f"query: expected {requests} requests of {cache.tokens_per_request} rows, found {rows} "
+        "rows",
+    )
+    pages = cache.pages
+    if pages.ndim == 3:  # noqa: PLR2004
+        check.require(
+            pages.shape[0] > 0 and pages.shape[1] > 0 and pages.stride(1) == pages.shape[2],
+            f"pages: expected dense rows in one page at least, found {list(pages.shape)} with "
+            f"strides {list(pages.stride())}",
+        )
+
+
+def _check_partials(
+    check: InputCheck, partials: Partials, config: MlaDecodeConfig, rows: int, heads: int
+) -> None:
+    count = partials.lse.shape[0] if partials.lse.ndim else 0
+    check.tensor(
+        "latents",
+        partials.latents,
+        dtype=torch.float32,
+        shape=[count, heads, config.latent],
+        dense_from=0,
+        stride_multiple=_VECTOR_BYTES // 4,
+    )
+    check.tensor("lse", partials.lse, dtype=torch.float32, shape=[count, heads], dense_from=0)
+    check.require(
+        count >= rows,
+        f"latents: expected at least {rows} partials for {rows} rows, found {count}: make them "
+        "with make_partials",
+    )
+
+
+@cache
+def compile_variant(config: MlaDecodeConfig, architecture: str) -> Any:
+    """Compile one variant, once per process."""
+    from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
+    from k3decode.ops.mla_decode.kernel import MlaDecodeKernel  # noqa: PLC0415
+
+    dtype, fp32 = _DTYPES[config.cache_format], torch.float32
+    pointers = [dtype, dtype, torch.int32, torch.int32, fp32, fp32]
+    arguments = placeholders(pointers, 3, 5, factors=2)
+    return compile_kernel(MlaDecodeKernel(config), arguments, architecture)
+
+
+def config_for(dims: K3Dims, cache_format: str) -> MlaDecodeConfig:
+    """Variant of a model for a format of its cache.
+
+    Raises:
+        ValueError: the format is neither "bf16" nor "e4m3".
+    """
+    # As many tiles as fit beside the scores: an E4M3 tile has twice the tokens, so twice as many.
+    stages = {"bf16": 5, "e4m3": 4}
+    if cache_format not in stages:
+        raise ValueError(f"expected a cache of bf16 or e4m3, found '{cache_format}'")
+    return MlaDecodeConfig(
+        cache_format="bf16" if cache_format == "bf16" else "e4m3",
+        latent=dims.kv_lora_rank,
+        shared=dims.qk_rope_head_dim,
+        stages=stages[cache_format],
+    )
+
+
+def variants(dims: K3Dims) -> dict[str, MlaDecodeConfig]:
+    """Both formats of the cache; heads and rows are free."""
+    return {name: config_for(dims, name) for name in ("bf16", "e4m3")}
