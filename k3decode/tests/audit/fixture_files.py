@@ -11,7 +11,7 @@ from pathlib import Path
 
 from k3decode.audit.disassembler import disassemble
 
-from .device.compilation import KERNELS, compile_small_kernel
+from .device.compilation import ALL_KERNELS, compile_small_kernel
 from .expectations import ARCHITECTURES, FIXTURES
 
 _KEPT_ATTRIBUTES = ("KPARAM_INFO", "PARAM_CBANK")
@@ -42,7 +42,7 @@ def write(folder: Path, names: Sequence[str], *, keep_cubin: bool) -> None:
     folder.mkdir(exist_ok=True)
     for name in names:
         for architecture in ARCHITECTURES:
-            cubin, ptx = compile_small_kernel(KERNELS[name], architecture)
+            cubin, ptx = compile_small_kernel(ALL_KERNELS[name], architecture)
             path = folder / f"{name}.{architecture}.cubin"
             path.write_bytes(cubin)
             path.with_suffix(".sass").write_text(shortened(disassemble(path)))
@@ -58,4 +58,4 @@ if __name__ == "__main__":
     parser.add_argument("--folder", type=Path, default=FIXTURES)
     parser.add_argument("--cubin", action="store_true", help="keep the machine code, too")
     options = parser.parse_args()
-    write(options.folder, options.name or list(KERNELS), keep_cubin=options.cubin)
+    write(options.folder, options.name or list(ALL_KERNELS), keep_cubin=options.cubin)

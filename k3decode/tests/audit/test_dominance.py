@@ -1,6 +1,6 @@
 """Dominators and loops, against their definitions on any graph."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k3decode.audit.dominance import Dominance, natural_loops, postorder
@@ -26,6 +26,7 @@ def _reached(graph: list[list[int]], without: int | None = None) -> set[int]:
     return seen
 
 
+@settings(deadline=None)
 @given(_graphs())
 def test_a_node_dominates_what_is_not_reached_without_it(graph: list[list[int]]) -> None:
     dominance = Dominance(graph)
@@ -36,6 +37,7 @@ def test_a_node_dominates_what_is_not_reached_without_it(graph: list[list[int]])
         assert {other for other in reached if dominance.dominates(one, other)} == cut_off | {one}
 
 
+@settings(deadline=None)
 @given(_graphs())
 def test_the_immediate_dominator_is_the_closest(graph: list[list[int]]) -> None:
     dominance = Dominance(graph)
@@ -48,6 +50,7 @@ def test_the_immediate_dominator_is_the_closest(graph: list[list[int]]) -> None:
                 assert dominance.dominates(other, closest)
 
 
+@settings(deadline=None)
 @given(_graphs())
 def test_a_loop_is_what_gets_back_to_its_header_inside_it(graph: list[list[int]]) -> None:
     dominance = Dominance(graph)
@@ -79,6 +82,7 @@ def _from(graph: list[list[int]], start: int) -> set[int]:
     return seen
 
 
+@settings(deadline=None)
 @given(_graphs())
 def test_postorder_has_each_reached_node_once_and_the_entry_last(graph: list[list[int]]) -> None:
     order = postorder(graph)

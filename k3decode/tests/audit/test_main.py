@@ -1,5 +1,6 @@
 """The command line: what it prints, and its exit codes."""
 
+import ast
 import json
 import shutil
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from k3decode.audit import __main__ as command
+from k3decode.audit.declaration import read_declarations
 
 from .expectations import FIXTURES
 
@@ -100,6 +102,7 @@ def test_json_has_one_line_for_each_kernel(
     assert second["loads"] == {
         "static before a wait": 1,
         "static after a wait": 0,
+        "settled before a wait": 0,
         "polls": 1,
         "other": 1,
     }
@@ -161,7 +164,24 @@ def test_machine_code_without_nvdisasm_is_refused_in_words(
     assert "install nvidia-cuda-nvdisasm" in capsys.readouterr().err
 
 
-def test_this_packages_kernels_declare_themselves() -> None:
-    for declaration in command.own_declarations():
-        assert declaration.name.startswith("*k3decodeops")
+_OPS = Path(command.__file__).parents[1] / "ops"
+
+
+@pytest.mark.parametrize("source", sorted(_OPS.glob("*/kernel.py")), ids=lambda p: p.parent.name)
+def test_each_kernel_of_this_package_declares_itself(source: Path) -> None:
+    declarations = read_declarations((source.parent / "audit.toml").read_text())
+    classes = {
+        f"*k3decodeops{source.parent.name}kernel{node.name}*": ast.unparse(node)
+        for node in ast.parse(source.read_text()).body
+        if isinstance(node, ast.ClassDef) and "@cute.kernel" in ast.unparse(node)
+    }
+    assert {declaration.name for declaration in declarations} == set(classes)
+    for declaration in declarations:
+        # One that is launched as a dependent may not be judged as if it were not.
+        assert declaration.dependent_launch or "use_pdl" not in classes[declaration.name]
         assert declaration.parameters
+
+
+def test_own_declarations_are_those_of_the_ops() -> None:
+    files = len(list(_OPS.glob("*/audit.toml")))
+    assert len(command.own_declarations()) >= files >= 13

@@ -16,6 +16,7 @@ _FIRST = "LDC.64 R4, c[0x0][0x210]"
 _SECOND = "LDC.64 R6, c[0x0][0x218]"
 _UNIFORM = "ULDC.64 UR6, c[0x0][0x210]"
 _TO_UNIFORM = ("R2UR UR6, R4", "R2UR UR7, R5")
+_REMARK = '(*"SpillRefill"*)'
 _READ = "LDG.E R0, desc[UR4][R2.64]"
 
 
@@ -44,7 +45,7 @@ def _read(
         [_FIRST, *_TO_UNIFORM, "UIADD3 UR6, UP0, UR6, 0x10, URZ", "MOV R2, UR6", "MOV R3, UR7"],
         [_FIRST, "LOP3.LUT R2, R4, 0xfffffff0, RZ, 0xc0, !PT", "MOV R3, R5"],
         [_FIRST, "SHFL.IDX PT, R2, R4, RZ, 0x1f", "SHFL.IDX PT, R3, R5, RZ, 0x1f"],
-        [_FIRST, "STL.64 [R1+0x8], R4", "MOV R4, 0x1", "LDL.64 R2, [R1+0x8]"],
+        [_FIRST, f"STL.64 [R1+0x8], R4 {_REMARK}", "MOV R4, 0x1", f"LDL.64 R2, [R1+0x8] {_REMARK}"],
         [_FIRST, "IADD.64 R2, R4, R8"],
         [_FIRST, "LDS R8, [R9]", "IADD3 R2, P0, R4, R8, RZ", "IADD3.X R3, RZ, R5, RZ, P0, !PT"],
     ],
@@ -175,6 +176,11 @@ def test_other_texts_are_refused_in_words(text: str, words: str) -> None:
     with pytest.raises(UnreadableInputError) as error:
         read_sass(text)
     assert words in str(error.value)
+
+
+def test_an_instruction_that_is_written_otherwise_is_refused_in_words() -> None:
+    with pytest.raises(UnreadableInputError, match="expected 1 addresses at 0x10"):
+        sass_kernel([_FIRST, "LDG.E R0, R2", "EXIT"])
 
 
 def test_parameters_have_the_sizes_and_places_of_the_launch() -> None:

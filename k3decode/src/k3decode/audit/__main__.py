@@ -8,9 +8,10 @@ kernels `--declarations FILE.toml` does it (see k3decode/docs/audit.md).
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from k3decode.audit.chain import settle
 from k3decode.audit.declaration import Declaration, declaration_for, read_declarations
 from k3decode.audit.disassembler import disassemble
 from k3decode.audit.errors import UnreadableInputError
@@ -39,10 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         declarations = [d for path in options.declarations for d in _declarations(path)]
         declarations += own_declarations()
-        for path in options.file:
-            for report in _reports(path, declarations):
-                print(report.record() if options.json else report.text(), flush=True)
-                findings += len(report.audit.findings)
+        for report in _reports(options.file, declarations):
+            print(report.record() if options.json else report.text(), flush=True)
+            findings += len(report.audit.findings)
     except UnreadableInputError as error:
         print(error, file=sys.stderr)
         return _BAD_INPUT
@@ -62,23 +62,23 @@ def _declarations(path: Path) -> tuple[Declaration, ...]:
         raise UnreadableInputError(f"{path}: {error}") from error
 
 
-def _reports(path: Path, declarations: Sequence[Declaration]) -> list[KernelReport]:
-    kernels = _kernels(path)
-    beside = path.with_suffix(".ptx")
-    explaining = {}
-    if beside != path and beside.is_file():
-        explaining = {kernel.name: kernel for kernel in _kernels(beside)}
-    reports = []
-    for kernel in kernels:
-        ptx = explaining.get(kernel.name)
-        reports.append(
-            KernelReport(
-                str(path),
-                audit_kernel(kernel, declaration_for(kernel, declarations)),
-                None if ptx is None else audit_kernel(ptx, declaration_for(ptx, declarations)),
-            )
-        )
-    return reports
+def _reports(paths: Sequence[Path], declarations: Sequence[Declaration]) -> Iterator[KernelReport]:
+    """All kernels of all files, which may be each other's predecessors."""
+    found = [(path, kernel) for path in paths for kernel in _kernels(path)]
+    audits = [audit_kernel(kernel, declaration_for(kernel, declarations)) for _, kernel in found]
+    explaining = {path: _beside(path) for path in paths}
+    for (path, kernel), audit in zip(found, settle(audits), strict=True):
+        ptx = explaining[path].get(kernel.name)
+        known = None if ptx is None else audit_kernel(ptx, declaration_for(ptx, declarations))
+        yield KernelReport(str(path), audit, known)
+
+
+def _beside(path: Path) -> dict[str, Kernel]:
+    """Kernels of the PTX of the same name."""
+    ptx = path.with_suffix(".ptx")
+    if ptx == path or not ptx.is_file():
+        return {}
+    return {kernel.name: kernel for kernel in _kernels(ptx)}
 
 
 def _kernels(path: Path) -> list[Kernel]:

@@ -8,12 +8,15 @@ A TOML file with one table for each kernel, or each family of kernels:
     dependent_launch = false         # default true: launched before its predecessor has ended
     static = ["bias"]                # lead to memory that no kernel writes while it is in use
     scalar = ["logits+8"]            # hold a number of 64 bits: byte 8 of parameter logits
+    settled = []                     # lead to memory that is complete before the kernel can start,
+    predecessor = "*OtherKernel*"    # since this one, which lets it start, waits itself before that
     mailbox = []                     # lead to memory that other GPUs write while the kernel runs
     static_tables = []               # lead to a table of addresses of static memory
     activation_tables = []           # lead to a table of other addresses
 
 A parameter is named by its name, or by its number from 0; "+N" chooses the 8 bytes at byte N of it.
-What is not declared is activation memory. A tensor map is named by the parameter that holds it.
+What is not declared is activation memory. What is settled is believed only where the predecessor is
+audited along with the kernel. A tensor map is named by the parameter that holds it.
 """
 
 import tomllib
@@ -35,6 +38,8 @@ _KEYS = frozenset(
         "dependent_launch",
         "static",
         "scalar",
+        "settled",
+        "predecessor",
         "mailbox",
         "static_tables",
         "activation_tables",
@@ -48,6 +53,7 @@ class Memory(Enum):
 
     ACTIVATION = "activation"
     STATIC = "static"
+    SETTLED = "settled"
     MAILBOX = "mailbox"
     SCALAR = "scalar"
     STATIC_TABLE = "static table"
@@ -57,6 +63,7 @@ class Memory(Enum):
 _LISTS = {
     "static": Memory.STATIC,
     "scalar": Memory.SCALAR,
+    "settled": Memory.SETTLED,
     "mailbox": Memory.MAILBOX,
     "static_tables": Memory.STATIC_TABLE,
     "activation_tables": Memory.ACTIVATION_TABLE,
@@ -72,6 +79,7 @@ class Declaration:
     dependent_launch: bool
     entries: tuple[tuple[str, Memory], ...]
     """As written: (parameter, memory)."""
+    predecessor: str | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class KernelFacts:
     """(ordinal, byte offset or None for the whole parameter) -> what it leads to."""
     declared: bool
     """Whether a declaration names the kernel."""
+    predecessor: str | None = None
+    """Pattern of the name of the kernel that lets this one start."""
 
     def memory_of(self, ordinal: int, offset: int) -> Memory:
         """What 8 bytes of a parameter lead to."""
@@ -135,7 +145,13 @@ def _declaration(table: Mapping[str, Any]) -> Declaration:
         for text in _strings(name, key, table.get(key, []))
     ]
     names = _strings(name, "parameters", table.get("parameters", []))
-    return Declaration(name, tuple(names), dependent, tuple(entries))
+    predecessor = table.get("predecessor")
+    if (predecessor is None) == any(memory is Memory.SETTLED for _, memory in entries):
+        raise UnreadableInputError(
+            f"[[kernel]] {name}: expected settled parameters and their predecessor together, found "
+            "only one of the two"
+        )
+    return Declaration(name, tuple(names), dependent, tuple(entries), predecessor)
 
 
 def _strings(name: str, key: str, found: object) -> Sequence[str]:
@@ -147,21 +163,22 @@ def _strings(name: str, key: str, found: object) -> Sequence[str]:
 
 
 def declaration_for(kernel: Kernel, declarations: Sequence[Declaration]) -> KernelFacts:
-    """What is known about a kernel; the first declaration that names it counts.
+    """What is known about a kernel; the first declaration that names and fits it counts.
 
     Raises:
         UnreadableInputError: the declaration does not fit the kernel's parameters.
     """
     plain = tuple(str(parameter.ordinal) for parameter in kernel.parameters)
-    chosen = next((d for d in declarations if fnmatchcase(kernel.name, d.name)), None)
-    if chosen is None:
+    naming = [d for d in declarations if fnmatchcase(kernel.name, d.name)]
+    if not naming:
         return KernelFacts(plain, True, {}, declared=False)
-    if chosen.parameters and len(chosen.parameters) != len(kernel.parameters):
+    fitting = [d for d in naming if len(d.parameters or plain) == len(plain)]
+    if not fitting:
         raise UnreadableInputError(
-            f"[[kernel]] {chosen.name}: expected as many names as {kernel.name} has parameters "
-            f"({len(kernel.parameters)}), found {len(chosen.parameters)}: bring the declaration up "
-            "to date"
+            f"[[kernel]] {naming[0].name}: expected as many names as {kernel.name} has parameters "
+            f"({len(plain)}), found {len(naming[0].parameters)}: bring the declaration up to date"
         )
+    chosen = fitting[0]
     names = chosen.parameters or plain
     memory: dict[tuple[int, int | None], Memory] = {}
     for text, kind in chosen.entries:
@@ -170,7 +187,7 @@ def declaration_for(kernel: Kernel, declarations: Sequence[Declaration]) -> Kern
             raise UnreadableInputError(
                 f"[[kernel]] {chosen.name}: expected one list for {text}, found it in two"
             )
-    return KernelFacts(names, chosen.dependent_launch, memory, declared=True)
+    return KernelFacts(names, chosen.dependent_launch, memory, True, chosen.predecessor)
 
 
 def _place(

@@ -186,6 +186,7 @@ class Event(Enum):
     """What an instruction has to do with waiting."""
 
     DEPENDENCY_WAIT = "griddepcontrol.wait"
+    LAUNCH_DEPENDENTS = "griddepcontrol.launch_dependents"
     MBARRIER_TRY = "mbarrier try-wait"
     MBARRIER_ARRIVE = "mbarrier arrive"
     CTA_BARRIER = "bar.sync"

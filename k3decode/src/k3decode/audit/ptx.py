@@ -138,7 +138,8 @@ class _Translator:
             case "mbarrier" | "tcgen05":
                 plain = self._barrier(line, parts, plain)
             case "griddepcontrol":
-                event = Event.DEPENDENCY_WAIT if "wait" in parts else None
+                waits = "wait" in parts
+                event = Event.DEPENDENCY_WAIT if waits else Event.LAUNCH_DEPENDENTS
             case "bar" | "barrier":
                 whole = "sync" in parts and len(line.operands) == 1 and "cluster" not in parts
                 event = Event.CTA_BARRIER if whole else None

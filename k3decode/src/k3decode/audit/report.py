@@ -18,6 +18,7 @@ __all__ = ["SCHEMA", "KernelReport"]
 
 SCHEMA = "k3decode.audit/1"
 _SAFE = frozenset([Memory.STATIC, Memory.STATIC_TABLE])
+_SETTLED = _SAFE | {Memory.SETTLED}
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,16 @@ class KernelReport:
     def _loads(self) -> dict[str, int]:
         loads = self.audit.loads
         static = [one for one in loads if one.memories and one.memories <= _SAFE]
+        settled = [
+            one for one in loads if one not in static and one.early and one.memories <= _SETTLED
+        ]
+        polls = sum(one.polls for one in loads)
         return {
             "static before a wait": sum(one.early for one in static),
             "static after a wait": sum(not one.early for one in static),
-            "polls": sum(one.polls for one in loads),
-            "other": sum(not one.polls for one in loads) - len(static),
+            "settled before a wait": len(settled),
+            "polls": polls,
+            "other": len(loads) - len(static) - len(settled) - polls,
         }
 
     def _waits(self) -> dict[str, int]:

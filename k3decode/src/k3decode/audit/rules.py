@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from k3decode.audit.dataflow import Facts, trace
 from k3decode.audit.declaration import KernelFacts, Memory
 from k3decode.audit.flow import Flow, build_flow
-from k3decode.audit.program import Access, Coherence, Instruction, Kernel
+from k3decode.audit.program import Access, Coherence, Event, Instruction, Kernel
 from k3decode.audit.value import Root, RootKind, Sum, Value
 from k3decode.audit.waits import Paths, Waits, find_waits, reach
 
-__all__ = ["CODES", "Audit", "Finding", "Load", "audit_kernel"]
+__all__ = ["Audit", "Finding", "Load", "audit_kernel"]
 
 BEFORE_WAIT = "before-wait"
 NON_COHERENT = "non-coherent"
 MAILBOX_UNPOLLED = "mailbox-before-poll"
 UNKNOWN_PROVENANCE = "unknown-provenance"
 UNDECIDED = "undecided"
-CODES = (BEFORE_WAIT, NON_COHERENT, MAILBOX_UNPOLLED, UNKNOWN_PROVENANCE, UNDECIDED)
-"""All kinds of finding."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,8 @@ class Audit:
     facts: KernelFacts
     loads: tuple[Load, ...]
     waits: Waits
+    starts_early: bool
+    """Whether it lets dependents start before it has waited itself."""
     findings: tuple[Finding, ...]
 
 
@@ -90,7 +90,23 @@ def audit_kernel(kernel: Kernel, facts: KernelFacts) -> Audit:
         for problem in flow.problems
     ]
     findings += [finding for load in loads for finding in _judge(load)]
-    return Audit(kernel, facts, loads, waits, tuple(findings))
+    return Audit(kernel, facts, loads, waits, _starts_early(flow, facts), tuple(findings))
+
+
+def _starts_early(flow: Flow, facts: KernelFacts) -> bool:
+    """Whether dependents may start before this kernel's own predecessors have ended."""
+    if not facts.dependent_launch:
+        return False
+    instructions = flow.kernel.instructions
+    whole = [(b, i) for b in range(len(flow.blocks)) for i, _ in flow.instructions(b)]
+    ended = {
+        place
+        for place in whole
+        if instructions[place[1]].event is Event.DEPENDENCY_WAIT
+        and instructions[place[1]].guard is None
+    }
+    before = reach(flow, Waits(places=ended)).reached
+    return any(instructions[index].event is Event.LAUNCH_DEPENDENTS for _, index in before)
 
 
 def _loads(
@@ -262,7 +278,7 @@ def _judge(load: Load) -> Iterable[Finding]:
         )
     if load.polls:
         return
-    if load.early and unsafe:
+    if load.early and unsafe - {Memory.SETTLED}:
         yield finding(
             BEFORE_WAIT, f"it can read {what} before the kernel has waited for it", load.path
         )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from k3decode.audit.errors import UnreadableInputError
 from k3decode.audit.program import (
     Access,
     Assignment,
@@ -93,7 +94,7 @@ class _Translator:
         return tuple(Assignment(name, Form.LOADED) for name in result_registers(line))
 
     def _load(self, line: RawInstruction) -> Instruction:
-        address = next(operand for operand in line.operands if is_memory(operand))
+        (address,) = _memory(line, 1)
         parts = line.opcode.split(".")
         coherence = Coherence.PLAIN
         if "CONSTANT" in parts:
@@ -105,7 +106,7 @@ class _Translator:
 
     def _atomic(self, line: RawInstruction) -> Instruction:
         results = self._loaded(line)
-        address = next(operand for operand in line.operands if is_memory(operand))
+        (address,) = _memory(line, 1)
         access = Access(
             self._reader.memory(address),
             Route.ATOMIC,
@@ -122,8 +123,8 @@ class _Translator:
         return Instruction(line.at, line.text)
 
     def _async_copy(self, line: RawInstruction) -> Instruction:
-        memory = [operand for operand in line.operands if is_memory(operand)]
-        access = Access(self._reader.memory(memory[1]), Route.ASYNC_COPY)
+        _, source = _memory(line, 2)
+        access = Access(self._reader.memory(source), Route.ASYNC_COPY)
         return Instruction(line.at, line.text, None, (), access)
 
     def _tensor_copy(self, line: RawInstruction) -> Instruction:
@@ -137,10 +138,9 @@ class _Translator:
 
     def _copy(self, line: RawInstruction, route: Route) -> Instruction:
         """Destination and mbarrier are a pair of registers; the source comes second."""
-        memory = [operand for operand in line.operands if is_memory(operand)]
-        source = self._pair(memory[1])
-        barrier = self._reader.word(memory[0].strip("[]"), _BARRIER_PAIR)
-        access = Access(source, route)
+        target, source = _memory(line, 2)
+        barrier = self._reader.word(target.strip("[]"), _BARRIER_PAIR)
+        access = Access(self._pair(source), route)
         return Instruction(
             line.at, line.text, None, (), access, Event.MBARRIER_ARRIVE, barrier=(barrier,)
         )
@@ -180,6 +180,9 @@ class _Translator:
 
     def _dependency_wait(self, line: RawInstruction) -> Instruction:
         return Instruction(line.at, line.text, event=Event.DEPENDENCY_WAIT)
+
+    def _launch_dependents(self, line: RawInstruction) -> Instruction:
+        return Instruction(line.at, line.text, event=Event.LAUNCH_DEPENDENTS)
 
     def _barrier(self, line: RawInstruction) -> Instruction:
         # With a count of threads, only some of the CTA meet.
@@ -276,10 +279,26 @@ _FAMILIES: dict[str, Callable[[_Translator, RawInstruction], Instruction]] = {
     "UTCBAR": _Translator._synchronisation,
     "STAS": _Translator._synchronisation,
     "ACQBULK": _Translator._dependency_wait,
+    "PREEXIT": _Translator._launch_dependents,
     "BAR": _Translator._barrier,
     "STL": _Translator._local_store,
     "LDL": _Translator._local_load,
 }
+
+
+def _memory(line: RawInstruction, count: int) -> list[str]:
+    """The first addresses among the operands.
+
+    Raises:
+        UnreadableInputError: there are fewer.
+    """
+    found = [operand for operand in line.operands if is_memory(operand)]
+    if len(found) < count:
+        raise UnreadableInputError(
+            f"expected {count} addresses at {line.at:#x}, found `{line.text}`: this version of "
+            "nvdisasm writes what the audit does not read"
+        )
+    return found[:count]
 
 
 def _stack_is_plain(lines: tuple[RawInstruction, ...]) -> bool:
@@ -288,7 +307,7 @@ def _stack_is_plain(lines: tuple[RawInstruction, ...]) -> bool:
     for line in lines:
         family = line.opcode.split(".")[0]
         if family in {"STL", "LDL"}:
-            address = next(operand for operand in line.operands if is_memory(operand))
+            (address,) = _memory(line, 1)
             if _STACK.match(address) is None:
                 return False
         elif _STACK_POINTER in result_registers(line) and family != "LDC":

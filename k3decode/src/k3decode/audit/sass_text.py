@@ -16,6 +16,8 @@ __all__ = ["RawInstruction", "RawKernel", "split_operands", "split_sass"]
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\w+)", re.MULTILINE)
 _SECTION = re.compile(r"^\s*\.section\s+([^,\s]+),", re.MULTILINE)
 _CODE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[0-9T]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+# What nvdisasm knows beside the operands, as which labels a jump leads to.
+_REMARK = re.compile(r'\s*\(\*".*?"\*\)')
 _LABEL = re.compile(r"^(\S+):\s*$")
 _ATTRIBUTE = re.compile(r"EIATTR_(\w+)")
 _NUMBER = re.compile(r"(?<![\w@])0x[0-9a-f]+")
@@ -129,9 +131,8 @@ def _code(body: str) -> tuple[tuple[RawInstruction, ...], dict[str, int]]:
         if code:
             offset, guard, opcode, operands = code.groups()
             text = " ".join(part for part in (guard, opcode, operands) if part)
-            lines.append(
-                RawInstruction(int(offset, 16), guard, opcode, split_operands(operands), text)
-            )
+            pieces = split_operands(_REMARK.sub("", operands))
+            lines.append(RawInstruction(int(offset, 16), guard, opcode, pieces, text))
     return tuple(lines), labels
 
 

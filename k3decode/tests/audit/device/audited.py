@@ -10,13 +10,12 @@ All take `activation`, `weight`, `flag` and `out` in this order, so that one dec
 
 import cuda.bindings.driver as cuda
 from cutlass import Float32, Int32, Int64, cute
-from cutlass.cute.nvgpu import cpasync
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "PARITY", "THREADS", "new_barrier", "store", "thread"]
 
-_THREADS = 128
+THREADS = 128
 _BYTES = 512
-_PARITY = 0
+PARITY = 0
 _MANY = 1 << 20
 
 
@@ -34,11 +33,12 @@ class _Kernel:
         stream: cuda.CUstream,
     ):
         self.kernel(activation, weight, flag, out, count).launch(
-            grid=[1, 1, 1], block=[_THREADS, 1, 1], stream=stream, use_pdl=True
+            grid=[1, 1, 1], block=[THREADS, 1, 1], stream=stream, use_pdl=True
         )
 
 
-def _thread():
+def thread() -> Int32:
+    """Index of the thread."""
     return cute.arch.thread_idx()[0]
 
 
@@ -48,7 +48,8 @@ def _load(pointer: cute.Pointer, index: Int32) -> Float32:
 
 
 @cute.jit
-def _store(pointer: cute.Pointer, index: Int32, value: Float32):
+def store(pointer: cute.Pointer, index: Int32, value: Float32):
+    """Write one element."""
     cute.make_tensor(pointer, cute.make_layout(_MANY))[index] = value
 
 
@@ -69,9 +70,10 @@ def _poll_acquire(flag: cute.Pointer):
 
 
 @cute.jit
-def _barrier() -> cute.Pointer:
+def new_barrier() -> cute.Pointer:
+    """An mbarrier for one arrival, known to all threads."""
     barrier = cute.arch.alloc_smem(Int64, 1, alignment=8)
-    if _thread() == 0:
+    if thread() == 0:
         cute.arch.mbarrier_init(barrier, 1)
     cute.arch.sync_threads()
     return barrier
@@ -92,9 +94,9 @@ class HoistedActivation(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        value = _load(activation, _thread())
+        value = _load(activation, thread())
         cute.arch.griddepcontrol_wait()
-        _store(out, _thread(), value + _load(weight, _thread()))
+        store(out, thread(), value + _load(weight, thread()))
 
 
 class WeightPrefetch(_Kernel):
@@ -102,9 +104,9 @@ class WeightPrefetch(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        value = _load(weight, _thread()) + _load_noncoherent(weight, _thread() + _THREADS)
+        value = _load(weight, thread()) + _load_noncoherent(weight, thread() + THREADS)
         cute.arch.griddepcontrol_wait()
-        _store(out, _thread(), value * _load(activation, _thread()))
+        store(out, thread(), value * _load(activation, thread()))
 
 
 class NoncoherentActivation(_Kernel):
@@ -113,7 +115,7 @@ class NoncoherentActivation(_Kernel):
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
         cute.arch.griddepcontrol_wait()
-        _store(out, _thread(), _load_noncoherent(activation, _thread()))
+        store(out, thread(), _load_noncoherent(activation, thread()))
 
 
 class LoadBeforePoll(_Kernel):
@@ -121,9 +123,9 @@ class LoadBeforePoll(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        value = _load(activation, _thread())
+        value = _load(activation, thread())
         _poll_acquire(flag)
-        _store(out, _thread(), value)
+        store(out, thread(), value)
 
 
 class LoadAfterPoll(_Kernel):
@@ -131,9 +133,9 @@ class LoadAfterPoll(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        value = _load(weight, _thread())
+        value = _load(weight, thread())
         _poll_acquire(flag)
-        _store(out, _thread(), value + _load(activation, _thread()))
+        store(out, thread(), value + _load(activation, thread()))
 
 
 class LoadInsidePoll(_Kernel):
@@ -144,9 +146,9 @@ class LoadInsidePoll(_Kernel):
         value = Float32(0.0)
         ready = Int32(0)
         while ready == 0:
-            value += _load(activation, _thread())
+            value += _load(activation, thread())
             ready = cute.arch.load(flag, Int32, sem="acquire", scope="gpu")
-        _store(out, _thread(), value)
+        store(out, thread(), value)
 
 
 class PollThatGivesUp(_Kernel):
@@ -159,7 +161,7 @@ class PollThatGivesUp(_Kernel):
         while (ready == 0) & (rounds < count):
             ready = cute.arch.load(flag, Int32, sem="acquire", scope="gpu")
             rounds += 1
-        _store(out, _thread(), _load(activation, _thread()))
+        store(out, thread(), _load(activation, thread()))
 
 
 class PollThatStops(_Kernel):
@@ -173,7 +175,7 @@ class PollThatStops(_Kernel):
             ready = cute.arch.load(flag, Int32, sem="acquire", scope="gpu")
             rounds += 1
         if ready != 0:
-            _store(out, _thread(), _load(activation, _thread()))
+            store(out, thread(), _load(activation, thread()))
 
 
 class WaitOnOneBranch(_Kernel):
@@ -183,8 +185,8 @@ class WaitOnOneBranch(_Kernel):
     def kernel(self, activation, weight, flag, out, count: Int32):
         if count > 4:
             cute.arch.griddepcontrol_wait()
-            _store(out, _thread() + _THREADS, Float32(1.0))
-        _store(out, _thread(), _load(activation, _thread()))
+            store(out, thread() + THREADS, Float32(1.0))
+        store(out, thread(), _load(activation, thread()))
 
 
 class WaitOnBothBranches(_Kernel):
@@ -194,10 +196,10 @@ class WaitOnBothBranches(_Kernel):
     def kernel(self, activation, weight, flag, out, count: Int32):
         if count > 4:
             cute.arch.griddepcontrol_wait()
-            _store(out, _thread() + _THREADS, Float32(1.0))
+            store(out, thread() + THREADS, Float32(1.0))
         else:
             _poll_acquire(flag)
-        _store(out, _thread(), _load(activation, _thread()))
+        store(out, thread(), _load(activation, thread()))
 
 
 class WaitDominates(_Kernel):
@@ -208,8 +210,8 @@ class WaitDominates(_Kernel):
         cute.arch.griddepcontrol_wait()
         value = Float32(0.0)
         if count > 4:
-            value = _load(activation, _thread())
-        _store(out, _thread(), value)
+            value = _load(activation, thread())
+        store(out, thread(), value)
 
 
 class SelectOfTwo(_Kernel):
@@ -223,10 +225,10 @@ class SelectOfTwo(_Kernel):
         value = cute.arch.inline_ptx(
             "ld.global.f32 {$w0}, [{$r0}];",
             write_only_types=[Float32],
-            read_only_args=[source + Int64(_thread()) * 4],
+            read_only_args=[source + Int64(thread()) * 4],
         )
         cute.arch.griddepcontrol_wait()
-        _store(out, _thread(), value)
+        store(out, thread(), value)
 
 
 class PointerFromMemory(_Kernel):
@@ -236,13 +238,13 @@ class PointerFromMemory(_Kernel):
     def kernel(self, activation, weight, flag, out, count: Int32):
         cute.arch.griddepcontrol_wait()
         table = cute.recast_ptr(flag, dtype=Int64)
-        address = cute.make_tensor(table, cute.make_layout(_MANY))[_thread()]
+        address = cute.make_tensor(table, cute.make_layout(_MANY))[thread()]
         value = cute.arch.inline_ptx(
             "ld.global.f32 {$w0}, [{$r0}];",
             write_only_types=[Float32],
             read_only_args=[address],
         )
-        _store(out, _thread(), value)
+        store(out, thread(), value)
 
 
 class AsyncCopyBeforeWait(_Kernel):
@@ -250,15 +252,15 @@ class AsyncCopyBeforeWait(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        buffer = cute.arch.alloc_smem(Float32, _THREADS, alignment=128)
+        buffer = cute.arch.alloc_smem(Float32, THREADS, alignment=128)
         cute.arch.inline_ptx(
             "cp.async.ca.shared.global [{$r0}], [{$r1}], 4;",
-            read_only_args=[(buffer + _thread()).toint(), (activation + _thread()).toint()],
+            read_only_args=[(buffer + thread()).toint(), (activation + thread()).toint()],
         )
         cute.arch.griddepcontrol_wait()
         cute.arch.cp_async_commit_group()
         cute.arch.cp_async_wait_group(0)
-        _store(out, _thread(), _load(buffer, _thread()))
+        store(out, thread(), _load(buffer, thread()))
 
 
 class BulkCopyBeforeWait(_Kernel):
@@ -266,13 +268,13 @@ class BulkCopyBeforeWait(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        buffer = cute.arch.alloc_smem(Float32, _THREADS, alignment=128)
-        barrier = _barrier()
-        if _thread() == 0:
+        buffer = cute.arch.alloc_smem(Float32, THREADS, alignment=128)
+        barrier = new_barrier()
+        if thread() == 0:
             _bulk_copy(activation, buffer, barrier)
         cute.arch.griddepcontrol_wait()
-        cute.arch.mbarrier_wait(barrier, _PARITY)
-        _store(out, _thread(), _load(buffer, _thread()))
+        cute.arch.mbarrier_wait(barrier, PARITY)
+        store(out, thread(), _load(buffer, thread()))
 
 
 class LoadAfterMbarrier(_Kernel):
@@ -280,13 +282,13 @@ class LoadAfterMbarrier(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        buffer = cute.arch.alloc_smem(Float32, _THREADS, alignment=128)
-        barrier = _barrier()
-        if _thread() == 0:
+        buffer = cute.arch.alloc_smem(Float32, THREADS, alignment=128)
+        barrier = new_barrier()
+        if thread() == 0:
             cute.arch.griddepcontrol_wait()
             _bulk_copy(activation, buffer, barrier)
-        cute.arch.mbarrier_wait(barrier, _PARITY)
-        _store(out, _thread(), _load(buffer, _thread()) + _load(activation, _thread()))
+        cute.arch.mbarrier_wait(barrier, PARITY)
+        store(out, thread(), _load(buffer, thread()) + _load(activation, thread()))
 
 
 class LoadAfterMbarrierOfWeights(_Kernel):
@@ -294,14 +296,14 @@ class LoadAfterMbarrierOfWeights(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        buffer = cute.arch.alloc_smem(Float32, _THREADS, alignment=128)
-        barrier = _barrier()
-        if _thread() == 0:
+        buffer = cute.arch.alloc_smem(Float32, THREADS, alignment=128)
+        barrier = new_barrier()
+        if thread() == 0:
             _bulk_copy(weight, buffer, barrier)
-        cute.arch.mbarrier_wait(barrier, _PARITY)
-        value = _load(activation, _thread())
+        cute.arch.mbarrier_wait(barrier, PARITY)
+        value = _load(activation, thread())
         cute.arch.griddepcontrol_wait()
-        _store(out, _thread(), _load(buffer, _thread()) + value)
+        store(out, thread(), _load(buffer, thread()) + value)
 
 
 class OneThreadWaits(_Kernel):
@@ -309,10 +311,10 @@ class OneThreadWaits(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        if _thread() == 0:
+        if thread() == 0:
             _poll_acquire(flag)
         cute.arch.sync_threads()
-        _store(out, _thread(), _load(activation, _thread()))
+        store(out, thread(), _load(activation, thread()))
 
 
 class OneThreadWaitsAlone(_Kernel):
@@ -320,9 +322,9 @@ class OneThreadWaitsAlone(_Kernel):
 
     @cute.kernel
     def kernel(self, activation, weight, flag, out, count: Int32):
-        if _thread() == 0:
+        if thread() == 0:
             _poll_acquire(flag)
-        _store(out, _thread(), _load(activation, _thread()))
+        store(out, thread(), _load(activation, thread()))
 
 
 class MailboxFragments(_Kernel):
@@ -332,96 +334,12 @@ class MailboxFragments(_Kernel):
     def kernel(self, activation, weight, flag, out, count: Int32):
         mailbox = cute.recast_ptr(activation, dtype=Int32)
         sentinel = Int32(-(1 << 31))
-        one = cute.arch.load(mailbox + _thread(), Int32, sem="relaxed", scope="sys")
-        other = cute.arch.load(mailbox + _thread() + _THREADS, Int32, sem="relaxed", scope="sys")
+        one = cute.arch.load(mailbox + thread(), Int32, sem="relaxed", scope="sys")
+        other = cute.arch.load(mailbox + thread() + THREADS, Int32, sem="relaxed", scope="sys")
         while (one == sentinel) | (other == sentinel):
-            one = cute.arch.load(mailbox + _thread(), Int32, sem="relaxed", scope="sys")
-            other = cute.arch.load(
-                mailbox + _thread() + _THREADS, Int32, sem="relaxed", scope="sys"
-            )
-        _store(out, _thread(), (one + other).to(Float32))
-
-
-_TILE = (16, 32)
-_ROWS = 64
-
-
-class _TensorCopies:
-    """Launches a device function with tensor maps of the activation and of the weight."""
-
-    @cute.jit
-    def __call__(
-        self,
-        activation: cute.Pointer,
-        weight: cute.Pointer,
-        flag: cute.Pointer,
-        out: cute.Pointer,
-        count: Int32,
-        stream: cuda.CUstream,
-    ):
-        layout = cute.make_layout((_ROWS, _TILE[1]), stride=(_TILE[1], 1))
-        tile = cute.make_layout(_TILE, stride=(_TILE[1], 1))
-        copy = cpasync.CopyBulkTensorTileG2SOp()
-        activation_copy, mActivation = cpasync.make_tiled_tma_atom(
-            copy, cute.make_tensor(activation, layout), tile, _TILE
-        )
-        weight_copy, mWeight = cpasync.make_tiled_tma_atom(
-            copy, cute.make_tensor(weight, layout), tile, _TILE
-        )
-        self.kernel(activation_copy, mActivation, weight_copy, mWeight, out).launch(
-            grid=[1, 1, 1], block=[_THREADS, 1, 1], stream=stream, use_pdl=True
-        )
-
-
-@cute.jit
-def _tile_buffer() -> cute.Tensor:
-    buffer = cute.arch.alloc_smem(Float32, _TILE[0] * _TILE[1], alignment=128)
-    return cute.make_tensor(buffer, cute.make_layout(_TILE, stride=(_TILE[1], 1)))
-
-
-@cute.jit
-def _copy_tile(atom: cute.CopyAtom, mSource: cute.Tensor, sTile: cute.Tensor, barrier):
-    gTile = cute.local_tile(mSource, _TILE, (0, 0))
-    tTsT, tTgT = cpasync.tma_partition(
-        atom,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(sTile, 0, 2),
-        cute.group_modes(gTile, 0, 2),
-    )
-    cute.copy(atom, tTgT, tTsT, tma_bar_ptr=barrier)
-
-
-class TensorCopyBeforeWait(_TensorCopies):
-    """Wrong: TMA reads the activation before the wait."""
-
-    @cute.kernel
-    def kernel(self, activation_copy, mActivation, weight_copy, mWeight, out):
-        sTile = _tile_buffer()
-        barrier = _barrier()
-        if _thread() == 0:
-            cute.arch.mbarrier_arrive_and_expect_tx(barrier, 2 * _TILE[0] * _TILE[1] * 4)
-            _copy_tile(weight_copy, mWeight, sTile, barrier)
-            _copy_tile(activation_copy, mActivation, sTile, barrier)
-        cute.arch.griddepcontrol_wait()
-        cute.arch.mbarrier_wait(barrier, _PARITY)
-        _store(out, _thread(), sTile[0, 0])
-
-
-class TensorCopyOfWeights(_TensorCopies):
-    """Right: TMA reads the weight before the wait, the activation after it."""
-
-    @cute.kernel
-    def kernel(self, activation_copy, mActivation, weight_copy, mWeight, out):
-        sTile = _tile_buffer()
-        barrier = _barrier()
-        if _thread() == 0:
-            cute.arch.mbarrier_arrive_and_expect_tx(barrier, 2 * _TILE[0] * _TILE[1] * 4)
-            _copy_tile(weight_copy, mWeight, sTile, barrier)
-            cute.arch.griddepcontrol_wait()
-            _copy_tile(activation_copy, mActivation, sTile, barrier)
-        cute.arch.mbarrier_wait(barrier, _PARITY)
-        _store(out, _thread(), sTile[0, 0])
+            one = cute.arch.load(mailbox + thread(), Int32, sem="relaxed", scope="sys")
+            other = cute.arch.load(mailbox + thread() + THREADS, Int32, sem="relaxed", scope="sys")
+        store(out, thread(), (one + other).to(Float32))
 
 
 KERNELS = {
@@ -437,7 +355,6 @@ KERNELS = {
     "bulk_copy_before_wait": BulkCopyBeforeWait,
     "load_after_mbarrier_of_weights": LoadAfterMbarrierOfWeights,
     "one_thread_waits_alone": OneThreadWaitsAlone,
-    "tensor_copy_before_wait": TensorCopyBeforeWait,
     "weight_prefetch": WeightPrefetch,
     "load_after_poll": LoadAfterPoll,
     "wait_on_both_branches": WaitOnBothBranches,
@@ -445,7 +362,6 @@ KERNELS = {
     "load_after_mbarrier": LoadAfterMbarrier,
     "one_thread_waits": OneThreadWaits,
     "poll_that_stops": PollThatStops,
-    "tensor_copy_of_weights": TensorCopyOfWeights,
     "mailbox_fragments": MailboxFragments,
 }
 """Name -> kernel."""

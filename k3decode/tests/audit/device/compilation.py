@@ -12,8 +12,12 @@ from cutlass.cute.runtime import make_fake_stream, make_ptr
 from cutlass.cute.typing import AddressSpace
 
 from .audited import KERNELS
+from .tensor_copies import TENSOR_KERNELS
 
-__all__ = ["KERNELS", "compile_small_kernel"]
+__all__ = ["ALL_KERNELS", "compile_small_kernel"]
+
+ALL_KERNELS = {**KERNELS, **TENSOR_KERNELS}
+"""Name -> kernel."""
 
 _ALIGNMENT_BYTES = 16
 
