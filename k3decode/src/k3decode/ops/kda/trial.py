@@ -13,7 +13,8 @@ from k3decode.op import Launch, Trial, poisoned
 from k3decode.ops.kda.config import KdaConfig
 from k3decode.ops.kda.cost import kda_step_cost
 from k3decode.ops.kda.launch import KdaStepWeights
-from k3decode.ops.kda.reference import KdaProjection, KdaState, KdaWeights, kda_recurrent
+from k3decode.ops.kda.paged_reference import kda_after_each_token
+from k3decode.ops.kda.reference import KdaProjection, KdaState, KdaWeights
 from k3decode.recording import RecordedCall
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 
@@ -167,19 +168,8 @@ def _expected(inputs: KdaInputs, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         taps=_taps(inputs, live).to(dtype),
         memory=inputs.memory[inputs.start_pages[live]].to(dtype),
     )
-    rows, memories = [], []
-    for t in range(c.tokens):
-        token = slice(t, t + 1)
-        projection = KdaProjection(
-            qkv=qkv[:, token],
-            gate=gate[:, token],
-            raw_decay=raw_decay[:, token],
-            raw_beta=beta[:, token],
-        )
-        row, state = kda_recurrent(projection, weights, state)
-        rows.append(row)
-        memories.append(state.memory)
-    return torch.cat(rows, dim=1), torch.stack(memories, dim=1)
+    projection = KdaProjection(qkv=qkv, gate=gate, raw_decay=raw_decay, raw_beta=beta)
+    return kda_after_each_token(projection, weights, state)
 
 
 def _taps(inputs: KdaInputs, live: list[int]) -> Tensor:
