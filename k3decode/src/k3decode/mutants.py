@@ -61,14 +61,14 @@ MUTANTS = (
     Mutant(
         "experts",
         "second_chunk_takes_the_first_columns",
-        "gToken, start + chunk, c.wide_scales",
-        "gToken, start, c.wide_scales",
+        "rAhead[1], gToken, start + chunk)",
+        "rAhead[1], gToken, start)",
     ),
     Mutant(
         "experts",
         "tokens_beyond_eight_take_the_first",
-        "first + cutlass.min(column + lane // 4, tokens - 1), None]",
-        "first + cutlass.min(lane // 4, tokens - 1), None]",
+        "groups.sFirst[place] + column + cute.arch.lane_idx() // 4",
+        "groups.sFirst[place] + cute.arch.lane_idx() // 4",
     ),
     Mutant(
         "experts",

@@ -69,21 +69,25 @@ def test_pack_experts_names_every_tensor_that_does_not_fit() -> None:
 def test_variants_are_the_shards_of_eight_and_sixteen_ranks() -> None:
     found = variants(K3Dims())
     assert {name: config.inner_size for name, config in found.items()} == {
-        "tp8_narrow": 384,
-        "tp8_wide": 384,
-        "tp16_narrow": 192,
-        "tp16_wide": 192,
+        "tp8_m32_narrow": 384,
+        "tp8_m64_narrow": 384,
+        "tp8_m32_wide": 384,
+        "tp8_m64_wide": 384,
+        "tp16_m32_narrow": 192,
+        "tp16_m64_narrow": 192,
+        "tp16_m32_wide": 192,
+        "tp16_m64_wide": 192,
     }
-    assert (found["tp8_wide"].gate_up_tiles, found["tp8_wide"].down_tiles) == (24, 112)
-    assert (found["tp16_wide"].gate_up_chunk, found["tp16_wide"].down_chunk) == (7, 3)
+    assert (found["tp8_m32_wide"].gate_up_tiles, found["tp8_m32_wide"].down_tiles) == (24, 112)
+    assert (found["tp16_m64_wide"].gate_up_chunk, found["tp16_m64_wide"].down_chunk) == (7, 3)
 
 
 def test_config_refuses_what_the_kernels_cannot_hold() -> None:
     dims = K3Dims()
     with pytest.raises(ValueError, match="divides the inner width 3072, found 7"):
-        config_for(dims, 7, wide_scales=False)
+        config_for(dims, 7, rows=1, wide_scales=False)
     with pytest.raises(ValueError, match="shard the experts over more ranks"):
-        config_for(dims, 1, wide_scales=False)
+        config_for(dims, 1, rows=1, wide_scales=False)
     with pytest.raises(ValueError, match="latent width of 512 to 4096 columns"):
         ExpertsConfig(
             num_experts=8,
@@ -93,11 +97,13 @@ def test_config_refuses_what_the_kernels_cannot_hold() -> None:
             situ_beta=4.0,
             situ_linear_beta=25.0,
             wide_scales=False,
+            max_rows=64,
+            down_warps=14,
         )
 
 
 def test_cost_counts_the_tensors_of_the_chosen_experts() -> None:
-    config = config_for(K3Dims(), 8, wide_scales=False)
+    config = config_for(K3Dims(), 8, rows=2, wide_scales=False)
     w13 = 768 * 1792 + 768 * 112
     w2 = 3584 * 192 + 3584 * 12
     assert expert_bytes(config) == w13 + w2

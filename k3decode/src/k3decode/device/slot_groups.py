@@ -7,7 +7,7 @@ outside the experts marks a slot that nobody serves.
 """
 
 import cutlass
-from cutlass import Int32, cute
+from cutlass import Float32, Int32, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.row_io import WARP_SIZE
@@ -17,6 +17,9 @@ __all__ = ["SlotGroups", "group_slots"]
 # Rows whose bits fit the two words of an expert.
 _WORD_ROWS = 32
 _COUNT_BITS = 16
+_FULL_WARP = 0xFFFFFFFF
+# Above every id, and twice it is still a positive number.
+_NO_EXPERT = 1 << 20
 
 
 class SlotGroups:
@@ -41,15 +44,80 @@ class SlotGroups:
         """First position of each chosen expert, and the end of the last."""
         self.sSlot = integers(max_slots)
         """Slot at each position."""
+        self.sShare = smem.allocate_tensor(Float32, cute.make_layout(max_slots), 16)
+        """Weight of the slot at each position, where weights were given."""
 
 
 @cute.jit
-def group_slots(groups: cutlass.Constexpr, mExperts: cute.Tensor, rows: Int32) -> Int32:
-    """Fill the groups from ids [rows * top_k]; returns the number of chosen experts."""
+def group_slots(
+    groups: cutlass.Constexpr, mExperts: cute.Tensor, mShares: cute.Tensor | None, rows: Int32
+) -> Int32:
+    """Fill the groups from ids and weights [rows * top_k]; returns the number of chosen experts."""
     g = groups
-    sRows, sFirstOf, sSlot = g.sRows, g.sFirstOf, g.sSlot
     tid, _, _ = cute.arch.thread_idx()
     slots = rows * g.top_k
+    chosen = Int32(0)
+    if slots <= WARP_SIZE:
+        if tid < WARP_SIZE:
+            _group_few(g, mExperts, mShares, slots)
+        cute.arch.sync_threads()
+        chosen = g.sTotals[0]
+    else:
+        chosen = _group_many(g, mExperts, mShares, slots)
+    return chosen
+
+
+@cute.jit
+def _group_few(
+    groups: cutlass.Constexpr,
+    mExperts: cute.Tensor,
+    mShares: cute.Tensor | None,
+    slots: Int32,
+):
+    """One warp, a slot per lane: positions by comparison with every other slot."""
+    g = groups
+    sTotals, sExpert, sFirst, sSlot, sShare = g.sTotals, g.sExpert, g.sFirst, g.sSlot, g.sShare
+    lane = cute.arch.lane_idx()
+    expert = Int32(-1)
+    if lane < slots:
+        expert = mExperts[lane]
+    served = expert >= 0 and expert < g.num_experts
+    key = expert if served else Int32(_NO_EXPERT)
+    earlier = Int32(cute.arch.match_sync(_FULL_WARP, key)) & ((Int32(1) << lane) - 1)
+    leads = served and earlier == 0
+    # The lowest bit says that another slot stands for the expert.
+    marked = 2 * key + (Int32(0) if leads else Int32(1))
+    position, place = cute.arch.popc(earlier), Int32(0)
+    for other_lane in cutlass.range_constexpr(WARP_SIZE):
+        other = cute.arch.shuffle_sync(marked, other_lane)
+        if other // 2 < key:
+            position = position + 1
+            place = place + 1 - other % 2
+    if served:
+        sSlot[position] = lane
+        if cutlass.const_expr(mShares is not None):
+            sShare[position] = mShares[lane]
+    if leads:
+        sExpert[place] = expert
+        sFirst[place] = position
+    chosen = cute.arch.popc(cute.arch.vote_ballot_sync(leads))
+    positions = cute.arch.popc(cute.arch.vote_ballot_sync(served))
+    if lane == 0:
+        sTotals[0] = chosen
+        sFirst[chosen] = positions
+
+
+@cute.jit
+def _group_many(
+    groups: cutlass.Constexpr,
+    mExperts: cute.Tensor,
+    mShares: cute.Tensor | None,
+    slots: Int32,
+) -> Int32:
+    """All threads: a bit per row and expert, then one sum over the experts."""
+    g = groups
+    sRows, sFirstOf, sSlot, sShare = g.sRows, g.sFirstOf, g.sSlot, g.sShare
+    tid, _, _ = cute.arch.thread_idx()
     for i in cutlass.range_constexpr(-(-2 * g.num_experts // g.threads)):
         word = tid + i * g.threads
         if word < 2 * g.num_experts:
@@ -72,7 +140,10 @@ def group_slots(groups: cutlass.Constexpr, mExperts: cute.Tensor, rows: Int32) -
         if slot < slots:
             expert = mExperts[slot]
         if expert >= 0 and expert < g.num_experts:
-            sSlot[sFirstOf[expert] + _rank(sRows, expert, slot // g.top_k)] = slot
+            position = sFirstOf[expert] + _rank(sRows, expert, slot // g.top_k)
+            sSlot[position] = slot
+            if cutlass.const_expr(mShares is not None):
+                sShare[position] = mShares[slot]
     cute.arch.sync_threads()
     return chosen
 

@@ -69,7 +69,7 @@ class _Shape:
 
     @property
     def config(self) -> ExpertsConfig:
-        return config_for(self.dims, self.ranks, wide_scales=self.wide_scales)
+        return config_for(self.dims, self.ranks, rows=self.rows, wide_scales=self.wide_scales)
 
 
 def _weights(shape: _Shape, device: torch.device) -> tuple[_Bytes, PackedExperts]:

@@ -32,12 +32,12 @@ class ExpertsConfig:
     situ_linear_beta: float
     wide_scales: bool
     """Whether a scale byte above 127 may occur: one more multiplication per pair of weights."""
-    max_rows: int = 64
+    max_rows: int
+    down_warps: int
+    """Warps of a CTA of the second kernel, each with its share of the experts."""
     gate_up_warps: int = 8
-    """Warps of a CTA, each with its share of the latent columns."""
+    """Warps of a CTA of the first kernel, each with its share of the latent columns."""
     gate_up_ctas_per_sm: int = 2
-    down_warps: int = 16
-    """Warps of a CTA, each with its share of the experts."""
 
     def __post_init__(self) -> None:
         if not (1 <= self.top_k <= _MAX_TOP_K and self.top_k <= self.num_experts <= _MAX_EXPERTS):

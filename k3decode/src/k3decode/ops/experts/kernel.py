@@ -8,7 +8,9 @@ second computes sum of w W2 t: a CTA owns 32 output columns of all rows and its 
 experts, each with sums of its own for every row; they are added in the order of the warps. So every
 sum has one order, whatever finishes first, and no partial result goes through device memory.
 
-Each warp has two chunks of weights in registers: one on its way, one in use. Tokens of an expert
+Each warp has two chunks of weights in registers: one on its way, one in use. A warp barrier between
+request and use keeps the compiler from moving the request to where the other chunk is done. Tokens
+of an expert
 come eight at a time; columns beyond its tokens repeat the last one and are not stored.
 """
 
@@ -18,7 +20,14 @@ from cutlass import BFloat16, Float32, Int32, Int64, Uint32, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.activation import situ
-from k3decode.device.mxfp4 import BLOCK_ACCUMULATORS, BLOCK_WORDS, load_blocks, multiply_block
+from k3decode.device.mxfp4 import (
+    ACTIVATION_EXPONENT,
+    BLOCK_ACCUMULATORS,
+    BLOCK_WORDS,
+    load_blocks,
+    multiply_block,
+    multiply_scaled_block,
+)
 from k3decode.device.row_io import WARP_SIZE, read_vector
 from k3decode.device.slot_groups import SlotGroups, group_slots
 from k3decode.formats import MXFP4_GROUP
@@ -37,6 +46,9 @@ _LANE_WORDS = 4
 _HALF_ROWS = BLOCK_ROWS // 2
 # Room for the CTAs of an SM; the rest caches latent rows. Without it the compiler asks a GPU.
 _GATE_UP_CARVEOUT_PERCENT = 40
+# Blocks of a chunk whose tokens are read one chunk ahead, as many as registers allow.
+_GATE_UP_AHEAD = 3
+_DOWN_AHEAD = 1
 
 
 class GateUpKernel:
@@ -44,6 +56,8 @@ class GateUpKernel:
 
     def __init__(self, config: ExpertsConfig) -> None:
         self.config = config
+        # What the second kernel's products want; wide scales do not leave room for it.
+        self.inner_factor = 1.0 if config.wide_scales else 2.0**ACTIVATION_EXPONENT
 
     @cute.jit
     def __call__(
@@ -94,57 +108,86 @@ class GateUpKernel:
         c = self.config
         chunk = c.gate_up_chunk
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
+        tid, _, _ = cute.arch.thread_idx()
         cta, _, _ = cute.arch.block_idx()
         ctas, _, _ = cute.arch.grid_dim()
         smem = SmemAllocator()
         groups = _groups(smem, c, c.gate_up_threads)
-        sums_layout = cute.make_ordered_layout(
-            (WARP_SIZE, BLOCK_ACCUMULATORS, c.gate_up_warps, 2), order=(0, 1, 2, 3)
+        sSums = smem.allocate_tensor(
+            Float32, _dense(WARP_SIZE, BLOCK_ACCUMULATORS, c.gate_up_warps, 2), 16
         )
-        sSums = smem.allocate_tensor(Float32, sums_layout, 16)
+        sBarrier = smem.allocate_tensor(Int64, cute.make_layout(1), 8)
+        barrier = sBarrier.iterator
         rWords = [cute.make_rmem_tensor((chunk, BLOCK_WORDS), Uint32) for _ in range(2)]
         rScales = [cute.make_rmem_tensor((chunk,), Uint32) for _ in range(2)]
+        rAhead = [cute.make_rmem_tensor((_LANE_WORDS, _GATE_UP_AHEAD), Uint32) for _ in range(2)]
+        if tid == 0:
+            cute.arch.mbarrier_init(barrier, c.gate_up_warps)
+        cute.arch.mbarrier_init_fence()
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()
-        items = group_slots(groups, mExperts, rows) * c.gate_up_tiles
+        items = group_slots(groups, mExperts, None, rows) * c.gate_up_tiles
+        start = 2 * warp * chunk
         item, column, parity = cta, Int32(0), Int32(0)
+        before, before_tokens, before_tile = Int32(0), Int32(-1), Int32(0)
+        block = Int32(0)
         if item < items:
-            first_block = self._first_block(groups, item, warp)
-            _load(weights, scales, first_block, lane, rWords[0], rScales[0])
+            block = self._first_block(groups, item, warp)
+            gToken = mLatent[self._row(groups, item, column), None]
+            _load(weights, scales, block, lane, rWords[0], rScales[0])
+            _read_ahead(gToken, start, rAhead[0])
+            cute.arch.sync_warp()
         while item < items:
             place = item // c.gate_up_tiles
             first = groups.sFirst[place]
             tokens = groups.sFirst[place + 1] - first
-            position = first + cutlass.min(column + lane // 4, tokens - 1)
-            gToken = mLatent[groups.sSlot[position] // c.top_k, None]
-            block = self._first_block(groups, item, warp)
-            _load(weights, scales, block + chunk, lane, rWords[1], rScales[1])
-            start = 2 * warp * chunk
-            sums = [Float32(0.0)] * BLOCK_ACCUMULATORS
-            sums = _multiply(sums, rWords[0], rScales[0], gToken, start, c.wide_scales)
             more = column + _COLUMNS < tokens
             next_item = item if more else item + ctas
             next_column = column + _COLUMNS if more else Int32(0)
+            gToken = mLatent[self._row(groups, item, column), None]
+            _load(weights, scales, block + chunk, lane, rWords[1], rScales[1])
+            _read_ahead(gToken, start + chunk, rAhead[1])
+            cute.arch.sync_warp()
+            sums = [Float32(0.0)] * BLOCK_ACCUMULATORS
+            sums = _multiply(c, sums, rWords[0], rScales[0], rAhead[0], gToken, start)
+            # The warps' sums of the tile before are added in the middle of this one, where the
+            # slowest warp of that tile is no longer waited for.
+            if before_tokens >= 0:
+                cute.arch.mbarrier_wait(barrier, parity ^ 1)
+                self._activate(sSums, mInner, parity ^ 1, before, before_tokens, before_tile)
             # Past the end the last item is loaded once more, which is in the cache.
             loaded = next_item if next_item < items else item
             block = self._first_block(groups, loaded, warp)
+            gNext = mLatent[self._row(groups, loaded, next_column), None]
             _load(weights, scales, block, lane, rWords[0], rScales[0])
-            sums = _multiply(sums, rWords[1], rScales[1], gToken, start + chunk, c.wide_scales)
+            _read_ahead(gNext, start, rAhead[0])
+            cute.arch.sync_warp()
+            sums = _multiply(c, sums, rWords[1], rScales[1], rAhead[1], gToken, start + chunk)
             for i in cutlass.range_constexpr(BLOCK_ACCUMULATORS):
                 sSums[lane, i, warp, parity] = sums[i]
-            cute.arch.sync_threads()
-            # The other half of sSums takes the next sums, so one barrier per tile is enough.
-            tile = item - place * c.gate_up_tiles
-            self._activate(sSums, mInner, parity, first + column, tokens - column, tile)
+            cute.arch.sync_warp()
+            if lane == 0:
+                cute.arch.mbarrier_arrive(barrier)
+            before, before_tokens = first + column, tokens - column
+            before_tile = item - place * c.gate_up_tiles
             item, column, parity = next_item, next_column, parity ^ 1
+        if before_tokens >= 0:
+            cute.arch.mbarrier_wait(barrier, parity ^ 1)
+            self._activate(sSums, mInner, parity ^ 1, before, before_tokens, before_tile)
 
     @cute.jit
-    def _first_block(self, groups: cutlass.Constexpr, item: Int32, warp: Int32) -> Int64:
+    def _first_block(self, groups: cutlass.Constexpr, item: Int32, warp: Int32) -> Int32:
         """Index of the warp's first block of a tile."""
         c = self.config
         place = item // c.gate_up_tiles
         tile = groups.sExpert[place] * c.gate_up_tiles + item - place * c.gate_up_tiles
-        return Int64(tile) * (c.latent_size // MXFP4_GROUP) + 2 * warp * c.gate_up_chunk
+        return tile * (c.latent_size // MXFP4_GROUP) + 2 * warp * c.gate_up_chunk
+
+    @cute.jit
+    def _row(self, groups: cutlass.Constexpr, item: Int32, column: Int32) -> Int32:
+        """Row of the lane's token."""
+        position = _position(groups, item // self.config.gate_up_tiles, column)
+        return groups.sSlot[position] // self.config.top_k
 
     @cute.jit
     def _activate(
@@ -166,7 +209,7 @@ class GateUpKernel:
             for warp in cutlass.range_constexpr(c.gate_up_warps):
                 gate = gate + sSums[lane, i, warp, parity]
                 up = up + sSums[lane, i + BLOCK_ACCUMULATORS // 2, warp, parity]
-            active = situ(gate, up, c.situ_beta, c.situ_linear_beta)
+            active = situ(gate, up, c.situ_beta, c.situ_linear_beta) * self.inner_factor
             row = lane // 4 + 8 * (i // 2)
             mInner[position + token, tile * _HALF_ROWS + row] = active.to(BFloat16)
 
@@ -229,47 +272,51 @@ class DownKernel:
         tile, _, _ = cute.arch.block_idx()
         smem = SmemAllocator()
         groups = _groups(smem, c, c.down_threads)
-        sums_layout = cute.make_ordered_layout(
-            (BLOCK_ROWS, c.max_rows, c.down_warps), order=(0, 1, 2)
-        )
-        sSums = smem.allocate_tensor(Float32, sums_layout, 16)
+        sSums = smem.allocate_tensor(Float32, _dense(BLOCK_ROWS, c.max_rows, c.down_warps), 16)
         rWords = [cute.make_rmem_tensor((chunk, BLOCK_WORDS), Uint32) for _ in range(2)]
         rScales = [cute.make_rmem_tensor((chunk,), Uint32) for _ in range(2)]
+        rAhead = [cute.make_rmem_tensor((_LANE_WORDS, _DOWN_AHEAD), Uint32) for _ in range(2)]
         # The first kernel waited for the router before it let this one start: ids are final.
-        chosen = group_slots(groups, mExperts, rows)
+        chosen = group_slots(groups, mExperts, mShares, rows)
         for row in cutlass.range(rows):
             sSums[lane, row, warp] = 0.0
         place, column = warp, Int32(0)
+        block = Int32(0)
         if place < chosen:
             block = self._first_block(groups, place, tile)
             _load(weights, scales, block, lane, rWords[0], rScales[0])
-        cute.arch.sync_warp()
         cute.arch.griddepcontrol_wait()
+        if place < chosen:
+            _read_ahead(mInner[_position(groups, place, column), None], 0, rAhead[0])
         while place < chosen:
             first = groups.sFirst[place]
             tokens = groups.sFirst[place + 1] - first
-            gToken = mInner[first + cutlass.min(column + lane // 4, tokens - 1), None]
-            block = self._first_block(groups, place, tile)
-            _load(weights, scales, block + chunk, lane, rWords[1], rScales[1])
-            sums = [Float32(0.0)] * BLOCK_ACCUMULATORS
-            sums = _multiply(sums, rWords[0], rScales[0], gToken, 0, c.wide_scales)
             more = column + _COLUMNS < tokens
             next_place = place if more else place + c.down_warps
             next_column = column + _COLUMNS if more else Int32(0)
+            gToken = mInner[_position(groups, place, column), None]
+            _load(weights, scales, block + chunk, lane, rWords[1], rScales[1])
+            _read_ahead(gToken, chunk, rAhead[1])
+            cute.arch.sync_warp()
+            sums = [Float32(0.0)] * BLOCK_ACCUMULATORS
+            sums = _multiply(c, sums, rWords[0], rScales[0], rAhead[0], gToken, 0, scaled=True)
             # Past the end the last blocks are loaded once more, which are in the cache.
             loaded = next_place if next_place < chosen else place
             block = self._first_block(groups, loaded, tile)
+            gNext = mInner[_position(groups, loaded, next_column), None]
             _load(weights, scales, block, lane, rWords[0], rScales[0])
-            sums = _multiply(sums, rWords[1], rScales[1], gToken, chunk, c.wide_scales)
+            _read_ahead(gNext, 0, rAhead[0])
+            cute.arch.sync_warp()
+            sums = _multiply(c, sums, rWords[1], rScales[1], rAhead[1], gToken, chunk, scaled=True)
             for i in cutlass.range_constexpr(2):
                 token = column + 2 * (lane % 4) + i
                 if token < tokens:
-                    slot = groups.sSlot[first + token]
-                    share = mShares[slot]
+                    share = groups.sShare[first + token]
+                    out_row = groups.sSlot[first + token] // c.top_k
                     for j in cutlass.range_constexpr(BLOCK_ACCUMULATORS // 2):
-                        row = lane // 4 + 8 * j
-                        total = sSums[row, slot // c.top_k, warp]
-                        sSums[row, slot // c.top_k, warp] = total + share * sums[2 * j + i]
+                        total = sSums[lane // 4 + 8 * j, out_row, warp]
+                        total = total + share * sums[2 * j + i]
+                        sSums[lane // 4 + 8 * j, out_row, warp] = total
             cute.arch.sync_warp()
             place, column = next_place, next_column
         cute.arch.sync_threads()
@@ -280,11 +327,18 @@ class DownKernel:
             mOut[i // BLOCK_ROWS, tile * BLOCK_ROWS + i % BLOCK_ROWS] = total.to(BFloat16)
 
     @cute.jit
-    def _first_block(self, groups: cutlass.Constexpr, place: Int32, tile: Int32) -> Int64:
+    def _first_block(self, groups: cutlass.Constexpr, place: Int32, tile: Int32) -> Int32:
         """Index of the first block of this CTA's rows of an expert."""
         c = self.config
         rows = groups.sExpert[place] * c.down_tiles + tile
-        return Int64(rows) * (c.inner_size // MXFP4_GROUP)
+        return rows * (c.inner_size // MXFP4_GROUP)
+
+
+@cute.jit
+def _position(groups: cutlass.Constexpr, place: Int32, column: Int32) -> Int32:
+    """Position of the lane's token; beyond the tokens the last one, which another lane has too."""
+    position = groups.sFirst[place] + column + cute.arch.lane_idx() // 4
+    return cutlass.min(position, groups.sFirst[place + 1] - 1)
 
 
 def _groups(smem: SmemAllocator, config: ExpertsConfig, threads: int) -> SlotGroups:
@@ -300,41 +354,54 @@ def _groups(smem: SmemAllocator, config: ExpertsConfig, threads: int) -> SlotGro
 def _load(
     weights: cute.Pointer,
     scales: cute.Pointer,
-    block: Int64,
+    block: Int32,
     lane: Int32,
     rWords: cute.Tensor,
     rScales: cute.Tensor,
 ) -> None:
     """Load this lane's part of a chunk of blocks."""
     load_blocks(
-        weights.toint() + block * BLOCK_BYTES + lane * _LANE_BYTES,
-        scales.toint() + block * _SCALE_BYTES + lane // 4 * 4,
+        weights.toint() + Int64(block) * BLOCK_BYTES + lane * _LANE_BYTES,
+        scales.toint() + Int64(block) * _SCALE_BYTES + lane // 4 * 4,
         rWords,
         rScales,
     )
-    # Holds the loads in front of what follows: the compiler would move them to where the other
-    # chunk is done, since their use is in the next round.
-    cute.arch.sync_warp()
+
+
+def _read_ahead(gToken: cute.Tensor, group: Int32, rAhead: cute.Tensor) -> None:
+    """Read the lane's token for the first blocks of a chunk."""
+    for i in range(rAhead.shape[1]):
+        vector = (group + i) * 4 + cute.arch.lane_idx() % 4
+        cute.autovec_copy(cute.local_tile(gToken, (_LANE_WORDS,), (vector,)), rAhead[None, i])
 
 
 def _multiply(
+    config: ExpertsConfig,
     sums: list,
     rWords: cute.Tensor,
     rScales: cute.Tensor,
+    rAhead: cute.Tensor,
     gToken: cute.Tensor,
     group: Int32,
-    wide_scales: bool,
+    *,
+    scaled: bool = False,
 ) -> list:
-    """Add a chunk of blocks times the lane's token, whose first group of columns is `group`."""
-    chunk = rScales.shape[0]
-    lane_vector = group * 4 + cute.arch.lane_idx() % 4
-    rTokens = [read_vector(gToken, lane_vector + 4 * i, _LANE_WORDS) for i in range(chunk)]
-    for i in range(chunk):
-        sums = multiply_block(
-            sums,
-            [rWords[i, word] for word in range(BLOCK_WORDS)],
-            rScales[i],
-            [rTokens[i][word] for word in range(_LANE_WORDS)],
-            wide_scales=wide_scales,
-        )
+    """Add a chunk of blocks, from a group on, times the lane's token, of which a part is there."""
+    blocks, ahead = rScales.shape[0], rAhead.shape[1]
+    vector = group * 4 + cute.arch.lane_idx() % 4
+    # The rest is requested now and arrives while the part that is there is used.
+    rRest = [read_vector(gToken, vector + 4 * i, _LANE_WORDS) for i in range(ahead, blocks)]
+    rToken = [rAhead[None, i] for i in range(min(ahead, blocks))] + rRest
+    for i in range(blocks):
+        words = [rWords[i, word] for word in range(BLOCK_WORDS)]
+        token = [rToken[i][word] for word in range(_LANE_WORDS)]
+        if scaled and not config.wide_scales:
+            sums = multiply_scaled_block(sums, words, rScales[i], token)
+        else:
+            sums = multiply_block(sums, words, rScales[i], token, wide_scales=config.wide_scales)
     return sums
+
+
+def _dense(*extents: int) -> cute.Layout:
+    """Layout whose first extent is innermost."""
+    return cute.make_ordered_layout(extents, order=tuple(range(len(extents))))

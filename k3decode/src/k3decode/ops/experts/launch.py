@@ -8,7 +8,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.formats import MXFP4_GROUP
-from k3decode.host.inputs import InputCheck
+from k3decode.host.inputs import MAX_ROWS, InputCheck
 from k3decode.mxfp4_blocks import BLOCK_BYTES, BLOCK_ROWS
 from k3decode.ops.experts.config import ExpertsConfig
 from k3decode.ops.experts.packing import PackedExperts
@@ -17,6 +17,10 @@ __all__ = ["compile_variant", "config_for", "run_experts", "variants"]
 
 _VECTOR_WIDTH = 8
 _BF16_PER_WORD = 2
+# Every warp of the second kernel keeps sums of every row in shared memory: more rows, fewer warps.
+_FEW_ROWS = 32
+_FEW_ROWS_WARPS = 16
+_WARPS = 14
 
 
 def run_experts(  # noqa: PLR0917
@@ -52,6 +56,11 @@ def run_experts(  # noqa: PLR0917
     rows = out.shape[0] if out.ndim else 0
     check = InputCheck("experts")
     check.rows(rows)
+    check.require(
+        rows <= config.max_rows,
+        f"out: expected at most {config.max_rows} rows as the config says, found {rows}: take the "
+        "config for as many rows",
+    )
     architecture = _checked(check, (latent, experts, shares, inner, out), packed, rows, config)
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
@@ -137,8 +146,8 @@ def compile_variant(config: ExpertsConfig, architecture: str) -> tuple[Any, Any]
     )
 
 
-def config_for(dims: K3Dims, ranks: int, *, wide_scales: bool) -> ExpertsConfig:
-    """Variant of a model whose experts are split over a number of ranks.
+def config_for(dims: K3Dims, ranks: int, *, rows: int, wide_scales: bool) -> ExpertsConfig:
+    """Variant of a model whose experts are split over a number of ranks, for batches of `rows`.
 
     Raises:
         ValueError: the ranks do not divide the experts' inner width, or a kernel cannot hold it.
@@ -156,13 +165,16 @@ def config_for(dims: K3Dims, ranks: int, *, wide_scales: bool) -> ExpertsConfig:
         situ_beta=dims.situ_beta,
         situ_linear_beta=dims.situ_linear_beta,
         wide_scales=wide_scales,
+        max_rows=_FEW_ROWS if rows <= _FEW_ROWS else MAX_ROWS,
+        down_warps=_FEW_ROWS_WARPS if rows <= _FEW_ROWS else _WARPS,
     )
 
 
 def variants(dims: K3Dims) -> dict[str, ExpertsConfig]:
-    """Shards of eight and sixteen ranks, for weights with and without large scales."""
+    """Shards of eight and sixteen ranks, few and many rows, without and with large scales."""
     return {
-        f"tp{ranks}_{name}": config_for(dims, ranks, wide_scales=wide_scales)
+        f"tp{ranks}_m{rows}_{name}": config_for(dims, ranks, rows=rows, wide_scales=wide_scales)
         for ranks in (8, 16)
         for name, wide_scales in (("narrow", False), ("wide", True))
+        for rows in (_FEW_ROWS, MAX_ROWS)
     }
