@@ -6,6 +6,7 @@ and after.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from types import TracebackType
 
 from pydantic import TypeAdapter
 
+import k3bundle
+import k3runner
 from k3bundle import layout
 from k3bundle.subject import ArmName
 from k3bundle.telemetry import TelemetryLine
@@ -37,6 +40,12 @@ _ELSEWHERE = NvmlAbsent(
     "The server was not started by the runner, so which accelerators it uses is not known."
 )
 _SHOWN_ALTERATIONS = 3
+_REFEREE_PLACES = {
+    sys.base_prefix: "<python>",
+    sys.prefix: "<referee>",
+    str(Path(k3bundle.__file__).parent): "<referee>/k3bundle",
+    str(Path(k3runner.__file__).parent): "<referee>/k3runner",
+}
 _LINE: TypeAdapter[TelemetryLine] = TypeAdapter(TelemetryLine)
 
 
@@ -98,7 +107,7 @@ class RunWatch:
                 *(folder / name for name in _STATIC),
             ),
             records=[folder / name for name in JOURNAL_FILES],
-            places=places,
+            places={**_REFEREE_PLACES, **places},
         )
         self._open = ExitStack()
         self._homes: EngineHomes | None = None

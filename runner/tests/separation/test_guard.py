@@ -28,7 +28,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _during(folder: Path, act: Callable[[], object]) -> SeparationRecord:
+def _during(
+    folder: Path, act: Callable[[], object], user: OtherUser | SameUser = SAME
+) -> SeparationRecord:
     guard = Guard(
         [folder / "env"],
         records=[folder / "run/cells.jsonl", folder / "run/later.jsonl"],
@@ -37,7 +39,7 @@ def _during(folder: Path, act: Callable[[], object]) -> SeparationRecord:
     )
     guard.begin()
     act()
-    return guard.end("boot-0.0", SAME)
+    return guard.end("boot-0.0", user)
 
 
 def _found(record: SeparationRecord) -> list[tuple[str, str]]:
@@ -88,6 +90,25 @@ def test_a_file_that_is_replaced_by_a_link_is_found(folder: Path) -> None:
         path.symlink_to("/dev/null")
 
     assert _found(_during(folder, act)) == [("<referee>/env/clock.py", "content")]
+
+
+def test_another_name_for_a_file_counts_only_where_the_engine_could_write_it(
+    folder: Path,
+) -> None:
+    path, cache = folder / "env/clock.py", folder / "cache"
+    other = OtherUser(65534, 65534, "nobody")
+    assert _found(_during(folder, lambda: cache.hardlink_to(path), other)) == []
+    cache.unlink()
+    linked = _during(folder, lambda: cache.hardlink_to(path))
+    assert _found(linked) == [("<referee>/env/clock.py", "touched")]
+    cache.unlink()
+
+    def write_and_link() -> None:
+        path.write_text("other")
+        cache.hardlink_to(path)
+
+    written = _during(folder, write_and_link, other)
+    assert _found(written) == [("<referee>/env/clock.py", "content")]
 
 
 def test_permissions_that_are_opened_are_found(folder: Path) -> None:

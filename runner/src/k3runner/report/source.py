@@ -7,7 +7,15 @@ from k3bundle.bundle import parse_records
 from k3bundle.canonical import canonical_json
 from k3bundle.derive import derive
 from k3bundle.errors import BundleError
-from k3bundle.layout import BOOTS, BUNDLE_SUFFIX, PLAN, REQUIRED_FILES, SCRUB_REPORT, VERDICT
+from k3bundle.layout import (
+    BOOTS,
+    BUNDLE_SUFFIX,
+    OPTIONAL_FILES,
+    PLAN,
+    REQUIRED_FILES,
+    SCRUB_REPORT,
+    VERDICT,
+)
 from k3bundle.policy import Policy
 from k3bundle.scrub import ScrubReport
 from k3bundle.seal import bundle_sha256
@@ -80,7 +88,7 @@ def _folder_view(folder: Path) -> ReportView:
 def _unsealed_files(folder: Path) -> dict[str, bytes]:
     """Files of a run that may still go on: a half-written last line is left out, not judged."""
     files = {SCRUB_REPORT: canonical_json(ScrubReport(rules=()))}
-    for name in REQUIRED_FILES:
+    for name in (*REQUIRED_FILES, *OPTIONAL_FILES):
         path = folder / name
         if name in (VERDICT, SCRUB_REPORT):
             continue

@@ -53,6 +53,7 @@ class FileState(NamedTuple):
     mode: int
     uid: int
     gid: int
+    links: int
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,18 @@ class Guard:
         if before is None:
             raise AssertionError("a guard ends after it began")
         now = self._snapshot()
+        other = isinstance(user, OtherUser)
         changes = sorted(
-            [*_changed_files(before.files, now.files), *self._rewritten(before.records)]
+            [
+                *_changed_files(before.files, now.files, links_count=not other),
+                *self._rewritten(before.records),
+            ]
         )
         shown = changes[:_MOST_ALTERATIONS]
         shift_s = now.clock_offset_s - before.clock_offset_s
         return SeparationRecord(
             boot_id=boot_id,
-            engine_user="other" if isinstance(user, OtherUser) else "same",
+            engine_user="other" if other else "same",
             why_same=user.reason if isinstance(user, SameUser) else None,
             protected_files=len(before.files) + len(before.records),
             alterations=tuple(Alteration(path=self._name(path), kind=kind) for path, kind in shown),
@@ -177,15 +182,24 @@ def _state(found: os.stat_result) -> FileState:
         mode=found.st_mode,
         uid=found.st_uid,
         gid=found.st_gid,
+        links=found.st_nlink,
     )
 
 
 def _changed_files(
-    before: Mapping[str, FileState], now: Mapping[str, FileState]
+    before: Mapping[str, FileState], now: Mapping[str, FileState], *, links_count: bool
 ) -> Iterator[tuple[str, Kind]]:
+    """Paths that changed and how.
+
+    Args:
+        before: States before.
+        now: States after.
+        links_count: Whether another name for a file is a change. An installer that shares files
+            between environments makes one; whoever can write the file could hide behind one.
+    """
     for path in before.keys() | now.keys():
         old, new = before.get(path), now.get(path)
-        if old == new:
+        if old == new or (not links_count and _only_linked(old, new)):
             continue
         if new is None:
             yield path, "removed"
@@ -200,6 +214,13 @@ def _changed_files(
             yield path, "content"
         else:
             yield path, "touched"
+
+
+def _only_linked(old: FileState | None, new: FileState | None) -> bool:
+    """Whether a file got or lost another name and nothing else happened to it."""
+    if old is None or new is None or old.links == new.links:
+        return False
+    return old._replace(links=new.links, changed_ns=new.changed_ns) == new
 
 
 def _content(path: Path) -> bytes:
