@@ -6,8 +6,9 @@ all seen and it is as long as was asked for.
 """
 
 import hashlib
-import json
-from typing import Any, Literal
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 from k3bundle.request import (
     Completed,
@@ -17,12 +18,10 @@ from k3bundle.request import (
     TokenLogprob,
 )
 from k3runner.load.answer_json import (
+    Chunk,
     MalformedAnswerError,
-    chunk_text,
-    chunk_token_ids,
-    chunk_usage,
-    first_choice,
-    object_of,
+    Usage,
+    parse_chunk,
     parse_logprobs,
 )
 from k3runner.load.sse import ServerSentEvent
@@ -42,6 +41,10 @@ FailureKind = Literal[
 ]
 CountedBy = Literal["token_ids", "usage", "estimate"]
 _DETAIL_LIMIT = 500
+_DONE = "[DONE]"
+_DONE_BYTES = b"[DONE]"
+_EVENTS: TypeAdapter[tuple[StreamEvent, ...]] = TypeAdapter(tuple[StreamEvent, ...])
+"""Checks all events of an answer in one call, which is most of the cost of a record."""
 
 
 class Answer:
@@ -53,7 +56,7 @@ class Answer:
         self._reasoning: list[str] = []
         self._token_ids: list[int] = []
         self._logprobs: list[TokenLogprob] = []
-        self._usage: dict[str, Any] | None = None
+        self._usage: Usage | None = None
         self._counted = 0
         self._finish_reason: str | None = None
         self._done = False
@@ -82,28 +85,28 @@ class Answer:
             at_ns: Monotonic nanoseconds since the request was sent.
             event: The event.
         """
-        if event.data == "[DONE]":
+        if event.name == "error":
+            self.fail("error_event", f"The stream carried an error: {event.data}")
+        elif event.data == _DONE:
             self._done = True
-            return
-        try:
-            chunk = object_of(json.loads(event.data), "an event")
-            if event.name == "error" or chunk.get("error") is not None:
-                self.fail("error_event", f"The stream carried an error: {event.data}")
-                return
-            self._take_chunk(at_ns, chunk)
-        except (json.JSONDecodeError, MalformedAnswerError) as error:
-            self.fail("malformed_event", f"An event is not what is due: {error}: {event.data}")
+        else:
+            self._take_json(at_ns, event.data)
+
+    def take_plain_event(self, at_ns: int, content: bytes) -> None:
+        """Takes one event without a name from the bytes after `data: `.
+
+        Args:
+            at_ns: Monotonic nanoseconds since the request was sent.
+            content: One line of JSON, or the end marker.
+        """
+        if content == _DONE_BYTES:
+            self._done = True
+        else:
+            self._take_json(at_ns, content)
 
     def take_block(self, at_ns: int, body: bytes) -> None:
         """Takes the whole body of an answer that was not streamed."""
-        try:
-            chunk = object_of(json.loads(body), "the body")
-            if chunk.get("error") is not None:
-                self.fail("error_event", f"The body carries an error: {body[:200]!r}")
-                return
-            self._take_chunk(at_ns, chunk)
-        except (ValueError, MalformedAnswerError) as error:
-            self.fail("malformed_event", f"The body is not what is due: {error}")
+        self._take_json(at_ns, body)
         self._done = True
 
     def outcome(
@@ -125,7 +128,7 @@ class Answer:
             )
         if self._usage is None:
             return Failed(error="no_usage", detail="No usage was sent; tokens are not guessed.")
-        completion, prompt = self._usage["completion_tokens"], self._usage["prompt_tokens"]
+        completion, prompt = self._usage.completion_tokens or 0, self._usage.prompt_tokens
         disagreement = self._disagreement(completion)
         if disagreement is None and sent_tokens is not None and prompt != sent_tokens:
             disagreement = f"Usage says {prompt} prompt tokens, {sent_tokens} were sent."
@@ -140,7 +143,7 @@ class Answer:
             finish_reason=self._finish_reason,
             prompt_tokens=prompt,
             completion_tokens=completion,
-            cached_prompt_tokens=self._usage["cached"],
+            cached_prompt_tokens=self._usage.cached_tokens,
         )
 
     def _disagreement(self, completion: int) -> str | None:
@@ -159,9 +162,11 @@ class Answer:
         A server that counts nothing per event gets its final usage spread evenly; `counted_by`
         then says so.
         """
-        return tuple(
-            StreamEvent(at_ns=at_ns, tokens=tokens, channel=channel)
-            for (at_ns, _, channel), tokens in zip(self._arrivals, self._tokens(), strict=True)
+        return _EVENTS.validate_python(
+            tuple(
+                {"at_ns": at_ns, "tokens": tokens, "channel": channel}
+                for (at_ns, _, channel), tokens in zip(self._arrivals, self._tokens(), strict=True)
+            )
         )
 
     @property
@@ -173,12 +178,12 @@ class Answer:
         if self._all_have_ids:
             return "token_ids"
         unknown = any(tokens is None for _, tokens, _ in self._arrivals)
-        total = self._usage["completion_tokens"] if self._usage else None
+        total = self._usage.completion_tokens if self._usage else None
         return "estimate" if unknown and total != len(self._arrivals) else "usage"
 
     def token_ids(self) -> tuple[int, ...] | None:
         """Generated ids; None when the server sent none, or not all of them."""
-        expected = self._usage["completion_tokens"] if self._usage else self._counted
+        expected = (self._usage.completion_tokens or 0) if self._usage else self._counted
         # Log-probabilities are by token id, so they name the tokens where nothing else does.
         found = self._token_ids or [position.token_id for position in self._logprobs]
         return tuple(found) if found and len(found) == expected else None
@@ -204,54 +209,63 @@ class Answer:
     def _all_have_ids(self) -> bool:
         return bool(self._token_ids) and self._without_ids == 0
 
-    def _take_chunk(self, at_ns: int, chunk: dict[str, Any]) -> None:
-        usage = chunk_usage(chunk)
-        choice = first_choice(chunk)
-        content, reasoning = chunk_text(choice)
-        ids = chunk_token_ids(choice)
-        self._text.append(content)
-        self._reasoning.append(reasoning)
-        self._token_ids.extend(ids)
-        self._logprobs.extend(parse_logprobs(choice))
-        reason = choice.get("finish_reason")
-        if reason is not None:
-            self._finish_reason = _clean(str(reason))[:40]
-        channel: Channel = "reasoning" if reasoning and not content else "content"
+    def _take_json(self, at_ns: int, content: bytes | str) -> None:
+        try:
+            chunk = parse_chunk(content)
+            if chunk.error is not None:
+                self.fail("error_event", f"The stream carried an error: {_text_of(content)}")
+                return
+            self._take_chunk(at_ns, chunk)
+        except MalformedAnswerError as error:
+            self.fail("malformed_event", f"Not what is due: {error}: {_text_of(content)}")
+
+    def _take_chunk(self, at_ns: int, chunk: Chunk) -> None:
+        usage, delta = chunk.usage, None
         if usage is not None:
-            delta = usage["completion_tokens"] - self._counted
+            delta = (usage.completion_tokens or 0) - self._counted
             if delta < 0:
                 raise MalformedAnswerError("usage went backwards")
             self._usage = usage
-            # The last usage chunk has no choice: what it adds was never seen in an event.
-            if not choice:
-                return
-            if not delta:
-                return
-            self._arrive(at_ns, delta, channel)
-        elif ids:
-            self._arrive(at_ns, len(ids), channel)
-        elif content or reasoning:
-            self._arrivals.append((at_ns, None, channel))
-        else:
+        # The last usage event has no choice: what it adds was never seen in an event.
+        if not chunk.choices:
             return
-        self._without_ids += not ids
-
-    def _arrive(self, at_ns: int, tokens: int, channel: Channel) -> None:
+        choice = chunk.choices[0]
+        content, reasoning = choice.text or "", ""
+        if choice.text is None:
+            content, reasoning = choice.content, choice.reasoning
+            self._reasoning.append(reasoning)
+        self._text.append(content)
+        if choice.finish_reason is not None:
+            self._finish_reason = _clean(choice.finish_reason)[:40]
+        if choice.logprobs is not None:
+            self._logprobs.extend(parse_logprobs(choice))
+        ids = choice.token_ids
+        if ids:
+            self._token_ids.extend(ids)
+        tokens = delta if delta is not None else len(ids) if ids else None
+        if tokens == 0 or (tokens is None and not content and not reasoning):
+            return
+        channel: Channel = "reasoning" if reasoning and not content else "content"
         self._arrivals.append((at_ns, tokens, channel))
-        self._counted += tokens
+        self._counted += tokens or 0
+        self._without_ids += not ids
 
     def _tokens(self) -> list[int]:
         known = [tokens for _, tokens, _ in self._arrivals]
         unknown = [at for at, tokens in enumerate(known) if tokens is None]
         if not unknown:
             return [tokens or 0 for tokens in known]
-        total = self._usage["completion_tokens"] if self._usage else len(known)
+        total = (self._usage.completion_tokens or 0) if self._usage else len(known)
         left = max(0, total - sum(tokens or 0 for tokens in known))
         share, extra = divmod(left, len(unknown))
         # Later events get the remainder: the first one opens the decode window.
         first_bigger = len(unknown) - extra
         spread = {at: share + (order >= first_bigger) for order, at in enumerate(unknown)}
         return [spread[at] if tokens is None else tokens for at, tokens in enumerate(known)]
+
+
+def _text_of(content: bytes | str) -> str:
+    return content if isinstance(content, str) else content.decode("utf-8", "replace")
 
 
 def _clean(text: str) -> str:

@@ -1,84 +1,112 @@
-"""Reads the JSON of completions and chat answers, streamed or whole. Pure."""
+"""Reads the JSON of completions and chat answers, streamed or whole. Pure.
 
-from typing import Any
+Events are decoded into these types directly: what is not named here is skipped without making an
+object, and what has another type is refused while it is read.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
 
 from k3bundle.request import TokenLogprob
 
-__all__ = [
-    "MalformedAnswerError",
-    "chunk_text",
-    "chunk_token_ids",
-    "chunk_usage",
-    "first_choice",
-    "object_of",
-    "parse_logprobs",
-]
+__all__ = ["Choice", "Chunk", "MalformedAnswerError", "Usage", "parse_chunk", "parse_logprobs"]
 
 _TOKEN_ID = "token_id:"  # noqa: S105
+Whole = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class MalformedAnswerError(Exception):
     """The JSON is not an OpenAI-shaped answer; the text says what was found."""
 
 
-def object_of(value: object, what: str) -> dict[str, Any]:
-    """The value as a JSON object."""
-    if not isinstance(value, dict):
-        raise MalformedAnswerError(f"{what} is not a JSON object")
-    return value
+class _PromptDetails(msgspec.Struct, frozen=True):
+    cached_tokens: Whole | None = None
 
 
-def first_choice(chunk: dict[str, Any]) -> dict[str, Any]:
-    """The first choice; empty for a chunk without one, such as the last usage chunk."""
-    choices = chunk.get("choices") or []
-    if not isinstance(choices, list):
-        raise MalformedAnswerError("`choices` is not a list")
-    return object_of(choices[0], "a choice") if choices else {}
+class Usage(msgspec.Struct, frozen=True):
+    """Token counts as a server says them."""
+
+    prompt_tokens: Whole
+    """Tokens of the prompt."""
+    completion_tokens: Whole | None = None
+    """Tokens so far; servers leave it out before the first."""
+    prompt_tokens_details: _PromptDetails | None = None
+    """Holds the tokens that came from the prefix cache."""
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Prompt tokens from the prefix cache; None when not sent."""
+        details = self.prompt_tokens_details
+        return None if details is None else details.cached_tokens
 
 
-def chunk_text(choice: dict[str, Any]) -> tuple[str, str]:
-    """Content and reasoning of a choice, for every place in which servers put them."""
-    part = choice.get("delta") or choice.get("message") or {}
-    content = choice.get("text") or object_of(part, "a delta").get("content") or ""
-    reasoning = part.get("reasoning") or part.get("reasoning_content") or ""
-    if not isinstance(content, str) or not isinstance(reasoning, str):
-        raise MalformedAnswerError("generated text is not a string")
-    return content, reasoning
+class _Part(msgspec.Struct, frozen=True):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
 
 
-def chunk_token_ids(choice: dict[str, Any]) -> list[int]:
-    """Token ids of a choice; empty when the server sends none."""
-    ids = choice.get("token_ids") or []
-    if not isinstance(ids, list) or not all(type(one) is int and one >= 0 for one in ids):
-        raise MalformedAnswerError("`token_ids` is not a list of whole numbers")
-    return ids
+class Choice(msgspec.Struct, frozen=True):
+    """The part of an answer that one event carries, or all of it."""
+
+    text: str | None = None
+    """Text of a completion."""
+    delta: _Part | None = None
+    """Text of a streamed chat answer."""
+    message: _Part | None = None
+    """Text of a whole chat answer."""
+    token_ids: list[Whole] | None = None
+    """Generated ids, where they were asked for and the server knows how."""
+    finish_reason: str | None = None
+    """Why the answer ends; None before its end."""
+    logprobs: Any = None
+    """Log-probabilities, where they were asked for."""
+
+    @property
+    def content(self) -> str:
+        """Generated text without reasoning."""
+        part = self.delta or self.message
+        return self.text or (part.content if part is not None else None) or ""
+
+    @property
+    def reasoning(self) -> str:
+        """Generated reasoning, for every place in which servers put it."""
+        part = self.delta or self.message
+        return "" if part is None else part.reasoning or part.reasoning_content or ""
 
 
-def chunk_usage(chunk: dict[str, Any]) -> dict[str, Any] | None:
-    """Usage as `prompt_tokens`, `completion_tokens` and `cached`; None when not sent."""
-    usage = chunk.get("usage")
-    if usage is None:
-        return None
-    found = object_of(usage, "usage")
-    details = object_of(found.get("prompt_tokens_details") or {}, "prompt_tokens_details")
-    numbers = {
-        "prompt_tokens": found.get("prompt_tokens"),
-        "completion_tokens": found.get("completion_tokens") or 0,
-        "cached": details.get("cached_tokens"),
-    }
-    for name, number in numbers.items():
-        optional = name == "cached" and number is None
-        if not optional and (type(number) is not int or number < 0):
-            raise MalformedAnswerError(f"usage `{name}` is {number!r}")
-    return numbers
+class Chunk(msgspec.Struct, frozen=True):
+    """One event of a stream, or the body of an answer that was not streamed."""
+
+    choices: list[Choice] | None = None
+    """One for each answer that was asked for, so one; none in the last usage event."""
+    usage: Usage | None = None
+    """Token counts so far."""
+    error: Any = None
+    """What went wrong inside the stream."""
 
 
-def parse_logprobs(choice: dict[str, Any]) -> list[TokenLogprob]:
+_DECODER = msgspec.json.Decoder(Chunk)
+
+
+def parse_chunk(content: bytes | str) -> Chunk:
+    """Reads an event or a body.
+
+    Raises:
+        MalformedAnswerError: It is not one.
+    """
+    try:
+        return _DECODER.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedAnswerError(str(error)) from error
+
+
+def parse_logprobs(choice: Choice) -> list[TokenLogprob]:
     """Log-probabilities of a completions choice whose tokens are written as `token_id:N`."""
-    logprobs = choice.get("logprobs")
-    if logprobs is None:
+    found = choice.logprobs
+    if found is None:
         return []
-    found = object_of(logprobs, "logprobs")
     try:
         return [
             _position(token, logprob, top or {})

@@ -188,6 +188,6 @@ class Driver:
 
 
 async def _until(moment_ns: int) -> None:
-    left_s = (moment_ns - time.monotonic_ns()) / 1e9
-    if left_s > 0:
+    # Timers of the event loop have whole milliseconds and may fire a part of one too early.
+    while (left_s := (moment_ns - time.monotonic_ns()) / 1e9) > 0:
         await asyncio.sleep(left_s)

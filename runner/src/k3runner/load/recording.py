@@ -7,7 +7,7 @@ from k3bundle.request import RequestRecord
 from k3runner.load.answer import Answer, FailureKind
 from k3runner.load.capture import Capture
 from k3runner.load.planned import PlannedRequest
-from k3runner.load.sse import SseError, SseParser
+from k3runner.load.sse import PLAIN_END, PLAIN_START, SseError, SseParser, is_plain
 
 __all__ = ["Recorded", "answer_of", "record_of"]
 
@@ -96,6 +96,10 @@ def answer_of(capture: Capture, *, streamed: bool) -> Answer:
 
 
 def _take_events(answer: Answer, capture: Capture) -> None:
+    content = bytes(capture.content)
+    if capture.ending == "complete" and is_plain(content):
+        _take_plain_events(answer, capture, content)
+        return
     parser = SseParser()
     sent_ns = capture.sent_ns
     try:
@@ -108,3 +112,19 @@ def _take_events(answer: Answer, capture: Capture) -> None:
         answer.fail("malformed_event", str(error))
     if capture.ending == "complete" and not parser.finish():
         answer.fail("cut_stream", "The stream ended inside an event.")
+
+
+def _take_plain_events(answer: Answer, capture: Capture, content: bytes) -> None:
+    """The same for a stream of nothing but `data: ` lines, at a fraction of the cost."""
+    sent_ns, ends, stamps = capture.sent_ns, capture.ends, capture.stamps
+    start = piece = 0
+    while start < len(content):
+        end = content.find(PLAIN_END, start) + len(PLAIN_END)
+        # An event came with the piece that holds its last byte.
+        while ends[piece] < end:
+            piece += 1
+        line = content[start + len(PLAIN_START) : end - len(PLAIN_END)]
+        answer.take_plain_event(stamps[piece] - sent_ns, line)
+        if answer.failed:
+            return
+        start = end

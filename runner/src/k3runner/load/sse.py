@@ -5,10 +5,12 @@ Bytes may be cut anywhere, also inside a UTF-8 character or between CR and LF.
 
 from typing import NamedTuple
 
-__all__ = ["ServerSentEvent", "SseError", "SseParser"]
+__all__ = ["PLAIN_END", "PLAIN_START", "ServerSentEvent", "SseError", "SseParser", "is_plain"]
 
-_PLAIN_START = b"data: "
-_PLAIN_END = b"\n\n"
+PLAIN_START = b"data: "
+"""How an event of a plain stream begins."""
+PLAIN_END = b"\n\n"
+"""How it ends."""
 
 
 class SseError(Exception):
@@ -38,8 +40,6 @@ class SseParser:
         Raises:
             SseError: A complete line is not UTF-8.
         """
-        if not (self._buffer or self._data or self._name) and _is_one_plain_event(chunk):
-            return [ServerSentEvent("message", _text(chunk[len(_PLAIN_START) : -2]))]
         lines, self._buffer = _split(self._buffer + chunk)
         events: list[ServerSentEvent] = []
         for line in lines:
@@ -72,14 +72,25 @@ class SseParser:
             self._name = value
 
 
-def _is_one_plain_event(chunk: bytes) -> bool:
-    """Whether a chunk is `data: ...` and an empty line, as nearly every chunk of a server is."""
-    return (
-        chunk.startswith(_PLAIN_START)
-        and chunk.endswith(_PLAIN_END)
-        and chunk.count(b"\n") == len(_PLAIN_END)
-        and b"\r" not in chunk
-    )
+def is_plain(content: bytes) -> bool:
+    """Whether a whole stream holds nothing but events of one `data: ` line each, in UTF-8.
+
+    Nearly every stream does. Anything else, such as comments, names, other line ends or an event
+    that was cut, is for the parser.
+    """
+    events = content.count(PLAIN_END + PLAIN_START) + 1
+    if (
+        not content.startswith(PLAIN_START)
+        or not content.endswith(PLAIN_END)
+        or content.count(b"\n") != len(PLAIN_END) * events
+        or b"\r" in content
+    ):
+        return False
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes]:

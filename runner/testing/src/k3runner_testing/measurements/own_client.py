@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import time
 from dataclasses import dataclass
@@ -41,9 +42,15 @@ class ServedRequest:
     """The server's own metrics of that request, in milliseconds."""
 
 
-def run_own_client(url: str, workload: Workload) -> OwnRun:
-    """Runs a workload."""
-    return asyncio.run(_run(url, workload))
+def run_own_client(url: str, workload: Workload, *, real_time: bool = False) -> OwnRun:
+    """Runs a workload.
+
+    Args:
+        url: Base URL of the server.
+        workload: What to send.
+        real_time: Whether the sending process gets a real-time priority, on a busy machine.
+    """
+    return asyncio.run(_run(url, workload, real_time=real_time))
 
 
 def run_with_server_metrics(url: str, workload: Workload) -> list[ServedRequest]:
@@ -51,11 +58,13 @@ def run_with_server_metrics(url: str, workload: Workload) -> list[ServedRequest]
     return asyncio.run(_run_captures(url, workload))
 
 
-async def _run(url: str, workload: Workload) -> OwnRun:
+async def _run(url: str, workload: Workload, *, real_time: bool) -> OwnRun:
     target = LoadTarget(url=url, model=MODEL, boot_id="boot-0.0", idle_limit_s=_IDLE_LIMIT_S)
     requests = workload.planned()
     listeners = Listeners(_nothing, _ignore, _nothing)
     async with LoadWorkers() as workers:
+        for pid in workers.pids if real_time else ():
+            os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
         cpu_ns = time.process_time_ns()
         load = await run_cell_load(workers, target, requests, listeners)
         used_ns = time.process_time_ns() - cpu_ns
