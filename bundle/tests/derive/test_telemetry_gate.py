@@ -19,6 +19,7 @@ from k3bundle.telemetry import (
 )
 from k3bundle.verdict import BootMeasurement, CellInvalid, CellResult, CellSkipped, ServingEvidence
 
+from .changes import change_requests, update
 from .records import AT, GATES, MS, a_plan, a_run
 
 LIMITS: dict[str, Any] = {
@@ -170,6 +171,17 @@ def test_idling_and_fixed_clocks_are_no_throttling(mask: int) -> None:
 def test_caps_of_power_heat_and_hardware_are_throttling(mask: int) -> None:
     lines = tuple(sample(at, gpu(0, mask), gpu(1)) for at in (0, 50, 100, 150, 200))
     assert measured(run_with(lines)).throttled_share == 1.0
+
+
+def test_a_window_between_two_samples_is_told_by_them() -> None:
+    slow = change_requests(
+        run_with((sample(0, *GOOD), sample(900, *SLOW)), maximum_telemetry_gap_ms=1000.0),
+        update(sent_at_ns=400 * MS),
+        cell="serving",
+        slots=[1],
+    )
+    assert measured(slow).throttled_share == 0.5
+    assert measured(slow).telemetry_gap_ms == 60.0
 
 
 def test_gates_that_are_open_are_reported_only() -> None:

@@ -2,7 +2,8 @@
 
     window    = first measured request sent to last one ended, on the cell's clock
     gap       = longest stretch of the window without a sample, its ends included
-    throttled = samples of the window in which some accelerator was slowed down / samples
+    throttled = samples in which some accelerator was slowed down / samples, of the window and the
+                one on either side of it
 
 An accelerator is slowed down when NVML names a cap of power, heat or hardware; idling and clocks
 that its owner fixed are none. Throttling leaves the numbers as they are and the cell unjudged: they
@@ -63,7 +64,9 @@ def read_telemetry(boot: CellBoot, measured: Sequence[RequestRecord]) -> Telemet
     inside = [sample for sample in samples if begin <= sample.at_ns <= end]
     stamps = [begin, *(sample.at_ns for sample in inside), end]
     gap = max(later - earlier for earlier, later in itertools.pairwise(stamps))
-    told = [slowed for slowed in map(_slowed, inside) if slowed is not None]
+    before = [sample for sample in samples if sample.at_ns < begin][-1:]
+    after = [sample for sample in samples if sample.at_ns > end][:1]
+    told = [s for s in map(_slowed, (*before, *inside, *after)) if s is not None]
     return TelemetryReading(
         gap_ms=gap / _NS_PER_MS,
         throttled_share=sum(told) / len(told) if told else None,

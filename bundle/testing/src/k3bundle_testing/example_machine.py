@@ -16,6 +16,8 @@ from k3bundle.run import BootEvent, CellEvent
 from k3bundle.separation import SeparationRecord
 from k3bundle.subject import ChangeUnderTest
 from k3bundle.telemetry import (
+    GpuIdentity,
+    GpuSample,
     HostSample,
     NumaSample,
     TelemetryLine,
@@ -28,19 +30,32 @@ __all__ = ["example_isolation", "example_separation", "example_telemetry"]
 
 _INTERVAL_NS = 500_000_000
 _SAMPLES = 3
+_GPU: Final = GpuIdentity(index=0, gpu="0123456789abcdef", name="Example GPU", unread=())
+_GPU_SAMPLE: Final = GpuSample(
+    index=0,
+    sm_clock_mhz=1965.0,
+    memory_clock_mhz=3201.0,
+    power_w=612.0,
+    temperature_c=58.0,
+    clock_event_reasons=0,
+    ecc_corrected=0,
+    ecc_uncorrected=0,
+    memory_used_bytes=70 << 30,
+    busy_share=0.97,
+)
 _MODEL = "vllm/models/kimi_k3/nvidia/model.py"
 
 
 def example_telemetry(
-    boots: Iterable[BootEvent], cells: Iterable[CellEvent]
+    boots: Iterable[BootEvent], cells: Iterable[CellEvent], *, gpu: bool
 ) -> tuple[TelemetryLine, ...]:
-    """Samples of the host around every finished cell, and that there is no NVML."""
+    """Samples around every finished cell, and that there is no NVML where there is no GPU."""
     lines: list[TelemetryLine] = [
         TelemetrySource(
             boot_id=event.boot_id,
             interval_ms=500,
-            gpus=(),
-            driver_version=None,
+            gpus=(_GPU,) if gpu else (),
+            driver_version="600.1" if gpu else None,
             host_unread=("io pressure: /proc/pressure/io is not there",),
         )
         for event in boots
@@ -48,21 +63,23 @@ def example_telemetry(
     ]
     for cell in cells:
         if cell.event == "finished":
-            absent = "The NVML binding is not installed: No module named 'pynvml'."
-            lines.append(
-                TelemetryUnavailable(boot_id=cell.boot_id, cell_id=cell.cell_id, reason=absent)
-            )
-            lines += [_sample(cell.boot_id, cell.cell_id, number) for number in range(_SAMPLES)]
+            place = (cell.boot_id, cell.cell_id)
+            if not gpu:
+                absent = "The NVML binding is not installed: No module named 'pynvml'."
+                lines.append(
+                    TelemetryUnavailable(boot_id=place[0], cell_id=place[1], reason=absent)
+                )
+            lines += [_sample(*place, number, gpu=gpu) for number in range(_SAMPLES)]
     return tuple(lines)
 
 
-def _sample(boot_id: str, cell_id: str, number: int) -> TelemetrySample:
+def _sample(boot_id: str, cell_id: str, number: int, *, gpu: bool) -> TelemetrySample:
     return TelemetrySample(
         boot_id=boot_id,
         cell_id=cell_id,
         at_utc=f"2026-01-02T03:30:0{number}Z",
         at_ns=number * _INTERVAL_NS,
-        gpus=(),
+        gpus=(_GPU_SAMPLE,) if gpu else (),
         host=HostSample(
             cpu_share=0.75,
             runner_cpu_share=0.125,

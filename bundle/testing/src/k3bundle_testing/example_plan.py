@@ -2,13 +2,12 @@
 
 from typing import Final, Literal
 
-from k3bundle.environment import NodeFacts
+from k3bundle.environment import GpuFacts, NodeFacts
 from k3bundle.plan import (
     BootSlot,
     CellPlan,
     FeatureCell,
     FeatureName,
-    Gates,
     GreedyCell,
     Plan,
     ServingCell,
@@ -16,6 +15,7 @@ from k3bundle.plan import (
     TierName,
 )
 from k3bundle.scrub import ScrubReport, ScrubRule
+from k3bundle.standard_gates import STANDARD
 from k3bundle.subject import (
     ArmName,
     ArmSpec,
@@ -51,6 +51,7 @@ ANSWER_SCHEMA: Final = {
 }
 
 _BACKEND_KEY: Final = "additional_config.k3decode.decode_backend"
+_SINGLE_BOOT: Final = BootSlot(slot=0, arm="candidate", pair=0)
 _BACKENDS: Final[dict[ArmName, str]] = {"baseline": "stock", "candidate": "candidate"}
 
 
@@ -60,13 +61,12 @@ def example_plan(
     pairing: Literal["paired", "single"] = "paired",
     skipped_only: bool = False,
 ) -> Plan:
-    """A small plan: one serving, one greedy and four feature cells, boots A-B-B-A."""
+    """A small plan: one serving, one greedy and four feature cells.
+
+    Gates, pairs and null pairs are those of the tier's standard, so the tiers above `smoke` claim
+    speed.
+    """
     arms: tuple[ArmName, ...] = ("baseline", "candidate") if pairing == "paired" else ("candidate",)
-    order: tuple[tuple[ArmName, int], ...] = (
-        (("baseline", 0), ("candidate", 0), ("candidate", 1), ("baseline", 1))
-        if pairing == "paired"
-        else (("candidate", 0),)
-    )
     return Plan(
         tier=tier,
         subject="k3-tiny",
@@ -74,20 +74,26 @@ def example_plan(
         arms=tuple(_arm(name) for name in arms),
         allowed_config_differences=(_BACKEND_KEY,),
         cells=_skipped_cells() if skipped_only else _cells(),
-        boots=tuple(BootSlot(slot=i, arm=a, pair=p) for i, (a, p) in enumerate(order)),
-        gates=Gates(
-            minimum_decode_coverage=0.95,
-            logprob_tolerance_nats=0.001,
-            tie_margin_nats=0.002,
-            minimum_decided_share=0.9,
-            maximum_error_rate=0.01,
-            maximum_prefix_hit_rate=0.01,
-            claims_speed=False,
-            minimum_speed_ratio=1.0,
-            confidence=0.95,
-        ),
+        boots=_boots(tier) if pairing == "paired" else (_SINGLE_BOOT,),
+        gates=STANDARD.get(tier, STANDARD["smoke"]).gates,
         limits=("Random weights: accuracy on tasks means nothing here.",),
     )
+
+
+def _boots(tier: TierName) -> tuple[BootSlot, ...]:
+    """Null pairs, then A-B-B-A blocks."""
+    standard = STANDARD.get(tier, STANDARD["smoke"])
+    null = [
+        BootSlot(slot=slot, arm="baseline", pair=slot // 2, role="null")
+        for slot in range(2 * standard.null_pairs)
+    ]
+    block: tuple[ArmName, ...] = ("baseline", "candidate", "candidate", "baseline")
+    order = block * (standard.pairs // 2)
+    first = len(null)
+    compared = [
+        BootSlot(slot=slot, arm=arm, pair=slot // 2) for slot, arm in enumerate(order, start=first)
+    ]
+    return (*null, *compared)
 
 
 def _arm(name: ArmName) -> ArmSpec:
@@ -165,8 +171,10 @@ def example_subject(change: ChangeUnderTest) -> SubjectFacts:
     )
 
 
-def example_environment() -> NodeFacts:
-    """A machine without a GPU."""
+def example_environment(tier: TierName = "smoke") -> NodeFacts:
+    """A machine without a GPU; with one, where the tier watches accelerators."""
+    gpu = GpuFacts(name="Example GPU", memory_bytes=80 * 2**30, compute_capability="9.0")
+    watched = STANDARD.get(tier, STANDARD["smoke"]).gates.require_telemetry
     return NodeFacts(
         architecture="x86_64",
         operating_system="Debian GNU/Linux 12",
@@ -174,11 +182,11 @@ def example_environment() -> NodeFacts:
         cpu_model="Example CPU",
         cpu_count=2,
         memory_bytes=24 * 2**30,
-        gpus=(),
-        driver_version=None,
+        gpus=(gpu,) if watched else (),
+        driver_version="600.1" if watched else None,
         runner_version="0.1.0",
         runner_python_version="3.11.7",
-        remarks=("No GPU was found.",),
+        remarks=() if watched else ("No GPU was found.",),
     )
 
 

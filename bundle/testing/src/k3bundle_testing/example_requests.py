@@ -22,6 +22,8 @@ _FEATURE_VARIANTS: Final[dict[str, tuple[Variant, ...]]] = {
 }
 _FIRST_TOKEN_NS: Final = 40_000_000
 _TOKEN_NS: Final = 5_000_000
+_WARMED_UP_NS: Final = 100_000_000
+"""When the measured part of a serving cell begins."""
 _DECISIVE_POSITION: Final = 4
 """Position of a greedy answer at which `greedy_differs` and `greedy_gap_nats` bite."""
 
@@ -47,9 +49,7 @@ def requests_of_cell(cell: CellPlan, context: RequestContext) -> Iterator[Reques
     if isinstance(cell, ServingCell):
         for index in range(cell.warmup_requests):
             yield _request(cell, context, index, "warmup")
-        for index in range(cell.request_count):
-            failed = index < context.failed_serving_requests
-            yield _request(cell, context, index, "measured", failed=failed)
+        yield from _closed_loop(cell, context)
     elif isinstance(cell, GreedyCell):
         for index in range(len(cell.prompt_tokens)):
             yield _request(cell, context, index, "measured")
@@ -57,6 +57,17 @@ def requests_of_cell(cell: CellPlan, context: RequestContext) -> Iterator[Reques
         for index in range(cell.request_count):
             for variant in _FEATURE_VARIANTS[cell.feature]:
                 yield _request(cell, context, index, variant)
+
+
+def _closed_loop(cell: ServingCell, context: RequestContext) -> Iterator[RequestRecord]:
+    """The measured requests; each is sent when a stream is free."""
+    free_at = [_WARMED_UP_NS] * cell.concurrency
+    for index in range(cell.request_count):
+        failed = index < context.failed_serving_requests
+        record = _request(cell, context, index, "measured", failed=failed)
+        stream = free_at.index(min(free_at))
+        yield record.model_copy(update={"sent_at_ns": free_at[stream]})
+        free_at[stream] += record.ended_at_ns
 
 
 def _request(

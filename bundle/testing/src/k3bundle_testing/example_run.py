@@ -106,7 +106,7 @@ def good_records(**changes: Any) -> RunRecords:
             created_at_utc="2026-01-02T03:00:00Z",
         ),
         subject=example_subject(variation.change),
-        environment=example_environment(),
+        environment=example_environment(variation.tier),
         attempts=tuple(_attempt(number) for number in range(2 if variation.resumed else 1)),
         boots=boots,
         cells=cells,
@@ -114,7 +114,7 @@ def good_records(**changes: Any) -> RunRecords:
         coverage=tuple(snapshot for one in served for snapshot in one.coverage),
         counters=tuple(snapshot for one in served for snapshot in one.counters),
         scrub=example_scrub(),
-        telemetry=example_telemetry(boots, cells),
+        telemetry=example_telemetry(boots, cells, gpu=plan.gates.require_telemetry),
         separation=example_separation(boots),
         isolation=example_isolation(variation.change),
     )
@@ -219,7 +219,7 @@ def _serve(plan: Plan, slot: BootSlot, variation: Variation, *, attempt: int) ->
         nonce=variation.nonce,
         boot_id=started.boot_id,
         arm=slot.arm,
-        speed=(variation.candidate_speed if candidate else 1.0) * (1 + 0.01 * slot.pair),
+        speed=(variation.candidate_speed if candidate else 1.0) * _noise(plan, slot),
         greedy_gap_nats=variation.greedy_gap_nats,
         greedy_differs=variation.greedy_differs,
         failed_serving_requests=variation.failed_serving_requests if candidate else 0,
@@ -255,6 +255,12 @@ def _serve(plan: Plan, slot: BootSlot, variation: Variation, *, attempt: int) ->
     )
 
 
+def _noise(plan: Plan, slot: BootSlot) -> float:
+    """Pairs differ; where speed is judged, so do the boots of one arm, by less."""
+    own = 0.001 * (slot.slot * 7 % 5 - 2) if plan.gates.claims_speed else 0.0
+    return (1 + 0.01 * slot.pair) * (1 + own)
+
+
 def _finished(
     cell: CellPlan, started: BootStarted, number: int, records: tuple[RequestRecord, ...]
 ) -> CellFinished:
@@ -264,7 +270,10 @@ def _finished(
         slot=started.slot,
         cell_id=cell.cell_id,
         at_utc=_clock(started.slot, started.attempt, 10 + number),
-        wall_ns=max(record.sent_at_ns + record.ended_at_ns for record in measured),
+        wall_ns=(
+            max(record.sent_at_ns + record.ended_at_ns for record in measured)
+            - min(record.sent_at_ns for record in measured)
+        ),
         request_count=len(records),
         client=example_client(len(measured)),
     )
