@@ -12,6 +12,7 @@ from k3decode.ops import (
     mla_prepare,
     mla_query,
     moe_tail,
+    projection,
     router,
     situ,
 )
@@ -29,6 +30,7 @@ OPS: tuple[Op, ...] = (
     mla_prepare.OP,
     mla_query.OP,
     moe_tail.OP,
+    projection.OP,
     router.OP,
     situ.OP,
 )

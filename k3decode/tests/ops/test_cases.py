@@ -12,7 +12,7 @@ from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, Launch, Op
 from k3decode.registry import OPS, op_named
 
-from . import mla_torch_launches, moe_launches, torch_launches
+from . import mla_torch_launches, moe_launches, projection_launches, torch_launches
 
 LAUNCHES: dict[str, Launch] = {
     "attn_res": torch_launches.attn_res,
@@ -25,6 +25,7 @@ LAUNCHES: dict[str, Launch] = {
     "mla_prepare": mla_torch_launches.mla_prepare,
     "mla_query": mla_torch_launches.mla_query,
     "moe_tail": moe_launches.add_shared,
+    "projection": projection_launches.project,
     "router": torch_launches.route_rows,
     "situ": moe_launches.activate_rows,
 }
@@ -112,6 +113,8 @@ def _kda_that_keeps_every_state(
         ("kda", "null_slots", _kda_that_forgets_padding),
         ("kda", "q4_all_accepted", _kda_that_accepts_one),
         ("kda", "q4_dropped_states", _kda_that_keeps_every_state),
+        ("projection", "infinities", projection_launches.project_without_the_last_columns),
+        ("projection", "fp32_only", projection_launches.project_with_rows_in_bf16),
     ],
 )
 def test_corner_cases_catch_what_they_are_for(

@@ -11,7 +11,7 @@ from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS, KernelInputError
 from k3decode.ops.dense_mlp.reference import situ
 from k3decode.ops.projection.cases import CASES
-from k3decode.ops.projection.config import BLOCK_ROWS, ProjectionConfig, SituBounds
+from k3decode.ops.projection.config import ProjectionConfig, SituBounds
 from k3decode.ops.projection.launch import project
 from k3decode.ops.projection.reference import (
     interleave_gate_up,
@@ -119,11 +119,8 @@ def test_every_row_of_the_table_is_taken_by_a_production_case() -> None:
 
 
 def _row_for(rows: int, columns: int, tokens: int) -> int:
-    blocks = -(-rows // BLOCK_ROWS)
     return next(
-        place
-        for place, row in enumerate(TABLE)
-        if tokens <= row.tokens and blocks <= row.max_blocks and columns <= row.max_columns
+        place for place, row in enumerate(TABLE) if tokens <= row.tokens and row.fits(rows, columns)
     )
 
 

@@ -6,8 +6,14 @@ from k3decode.dims import K3Dims
 from k3decode.op import Op
 from k3decode.ops.projection.cases import CASES, replay
 from k3decode.ops.projection.launch import compile_variant, project, variants
+from k3decode.ops.projection.shapes import k3_projections
+from k3decode.ops.projection.tiles import config_for
 
 __all__ = ["OP"]
+
+_SHAPES = k3_projections(K3Dims())
+# One of each arithmetic and of each width of a unit, with and without a cluster.
+_TYPICAL = (("tp8_kda_in", 1), ("tp8_router_latent", 8), ("tp8_shared_gate_up", 64))
 
 OP = Op(
     name="projection",
@@ -16,6 +22,10 @@ OP = Op(
     variants={
         name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
     },
+    typical_variants=tuple(
+        config_for(_SHAPES[name].rows, _SHAPES[name].columns, tokens).name
+        for name, tokens in _TYPICAL
+    ),
     weights=frozenset({"weight"}),
     replay=replay,
 )

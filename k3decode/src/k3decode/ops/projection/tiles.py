@@ -19,8 +19,8 @@ class TableRow:
 
     tokens: int
     """Room for tokens; 1 and 2 have FP32 arithmetic, more the tensor cores."""
-    max_blocks: float
-    """Most blocks of 16 weight rows it is for."""
+    blocks: tuple[float, float]
+    """Blocks of 16 weight rows that it is for, from and to."""
     max_columns: float
     """Most weight columns it is for."""
     tile: tuple[int, ...]
@@ -31,79 +31,77 @@ class TableRow:
     unit_columns: int
     reason: str
 
+    def fits(self, rows: int, columns: int) -> bool:
+        """Whether it is for a weight [rows, columns]."""
+        least, most = self.blocks
+        return least <= -(-rows // BLOCK_ROWS) <= most and columns <= self.max_columns
 
-# Times: medians of launches one behind the other on an H200, weights from memory, at the number of
-# tokens and for the weight named. Rows of a table are read from the top, the first that fits is it.
+
+# Tile is blocks per warp x warps with rows of their own x warps that share rows; ring the stages.
+# Reasons: CTAs and their height, and a median, launches one behind the other on an H200, weights
+# from memory, of the weight named. Each row was the fastest of two to six that were tried, and at 1
+# and 2 tokens FP32 arithmetic is kept where matrix instructions gain less than 2 %.
 _TEXT = """
-tokens blocks columns tile    stages split phase unit reason
-     1    132     256 1x1x2        2     1     2   64 two units of columns; 1536 x 128
-     1     24     inf 1x1x7        2     8     7   64 few rows; 288 x 7168
-     1     40     inf 1x1x7        4     4    14   64 few rows; 560 x 7168
-     1     60     inf 1x1x7        2     4     7   64 few rows; 896 x 3584
-     1    132     inf 1x1x8        5     1    24   64 one block per SM; 1536 x 7168
-     1    264     inf 1x2x4        5     1    28   64 two blocks per SM; 3216 x 7168
-     1    396     inf 1x3x4        4     1    28   64 three blocks per SM; 6288 x 7168
-     1    528     inf 1x4x4        4     1    24   64 four blocks per SM; 7168 x 1536
-     1    660     inf 1x5x2        5     1    28   64 five blocks per SM; 10240 x 7168
-     1    inf     inf 2x5x2        4     1    28   64 ten blocks per SM; 20480 x 7168
-     2    132     256 1x1x2        2     1     2   64 two units of columns; 1536 x 128
-     2     24     inf 1x1x7        2     8     7   64 few rows; 288 x 7168
-     2     40     inf 1x1x7        4     4    14   64 few rows; 560 x 7168
-     2     60     inf 1x1x7        2     4     7   64 few rows; 896 x 3584
-     2    132     inf 1x1x8        5     1    24   64 one block per SM; 1536 x 7168
-     2    264     inf 1x2x4        5     1    28   64 two blocks per SM; 3216 x 7168
-     2    396     inf 1x3x4        4     1    28   64 three blocks per SM; 6288 x 7168
-     2    528     inf 1x4x4        4     1    24   64 four blocks per SM; 7168 x 1536
-     2    660     inf 1x5x2        5     1    28   64 five blocks per SM; 10240 x 7168
-     2    inf     inf 2x5x2        4     1    28   64 ten blocks per SM; 20480 x 7168
-     8    132     256 1x1x2        2     1     2   64 two units of columns; 1536 x 128
-     8     24     inf 1x1x7        2     8     7   64 few rows; 288 x 7168
-     8     40     inf 1x1x7        4     4    14   64 few rows; 560 x 7168
-     8     60     inf 1x1x7        2     4     7   64 few rows; 896 x 3584
-     8    132     inf 1x1x8        5     1    24   64 one block per SM; 1536 x 7168
-     8    264     inf 1x2x4        5     1    28   64 two blocks per SM; 3216 x 7168
-     8    396     inf 1x3x4        4     1    28   64 three blocks per SM; 6288 x 7168
-     8    528     inf 1x4x4        4     1    24   64 four blocks per SM; 7168 x 1536
-     8    660     inf 1x5x2        5     1    28   64 five blocks per SM; 10240 x 7168
-     8    inf     inf 2x5x2        4     1    28   64 ten blocks per SM; 20480 x 7168
-    16    132     256 1x1x2        2     1     2   64 two units of columns; 1536 x 128
-    16     24     inf 1x1x7        2     8     7   64 few rows; 288 x 7168
-    16     40     inf 1x1x7        4     4     7   64 few rows; 560 x 7168
-    16     60     inf 1x1x7        2     4     7   64 few rows; 896 x 3584
-    16    132     inf 1x1x8        5     1    16   64 one block per SM; 1536 x 7168
-    16    264     inf 1x2x4        5     1    16   64 two blocks per SM; 3216 x 7168
-    16    396     inf 1x3x4        4     1    28   64 three blocks per SM; 6288 x 7168
-    16    528     inf 1x4x4        4     1    24   64 four blocks per SM; 7168 x 1536
-    16    660     inf 1x5x2        5     1    14   64 five blocks per SM; 10240 x 7168
-    16    inf     inf 2x5x2        4     1    14   64 ten blocks per SM; 20480 x 7168
-    32    132     256 1x1x2        2     1     2   64 two units of columns; 1536 x 128
-    32     24     inf 1x1x7        3     8     7   64 few rows; 288 x 7168
-    32     40     inf 1x1x7        3     4     7   64 few rows; 560 x 7168
-    32     60     inf 1x1x7        4     2     7   64 few rows; 896 x 3584
-    32    132     inf 1x1x8        5     1     8   64 one block per SM; 1536 x 7168
-    32    264     inf 1x2x4        5     1     8   64 two blocks per SM; 3216 x 7168
-    32    396     inf 1x3x4        4     1    12   64 three blocks per SM; 6288 x 7168
-    32    528     inf 1x4x4        4     1     8   64 four blocks per SM; 7168 x 1536
-    32    660     inf 1x5x2        5     1     8   64 five blocks per SM; 10240 x 7168
-    32    inf     inf 2x5x2        3     1     8   64 ten blocks per SM; 20480 x 7168
-    64    132     256 1x1x2        2     1     2   64 two units of columns; 1536 x 128
-    64     24     inf 1x3x4        4     8     4   64 few rows; 288 x 7168
-    64     40     inf 1x4x2        4     8     4   64 few rows; 560 x 7168
-    64     60     inf 2x1x8        5     4     8   32 few rows; 896 x 3584
-    64    132     inf 2x2x4        4     4     4   64 one block per SM; 1536 x 7168
-    64    264     inf 2x4x2        4     4     4   64 two blocks per SM; 3216 x 7168
-    64    396     inf 2x3x4        3     2     4   64 three blocks per SM; 6288 x 7168
-    64    528     inf 2x2x4        4     1     4   64 four blocks per SM; 7168 x 1536
-    64    660     inf 5x1x8        3     1     8   32 five blocks per SM; 10240 x 7168
-    64    inf     inf 5x2x4        3     1     8   32 ten blocks per SM; 20480 x 7168
+m    blocks columns tile   ring split phase unit reason
+ 1    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 1.4 us
+ 1     1-24     inf 1x1x14    3     4    14   64 18 x 4 CTAs of 1 block; 288 x 7168: 3.5 us
+ 1    41-60     inf 1x1x8     4     4    16   64 56 x 4 CTAs of 1 block; 896 x 3584: 3.9 us
+ 1  133-264     inf 1x2x7     4     1    28   64 101 CTAs of 2 blocks; 3216 x 7168: 13.9 us
+ 1  265-396     inf 1x3x4     6     1    28   64 131 CTAs of 3 blocks; 6288 x 7168: 23.7 us
+ 1  397-528     inf 1x4x4     4     1    24   64 112 CTAs of 4 blocks; 7168 x 1536: 6.7 us
+ 1  529-660     inf 1x5x3     4     1    27   64 128 CTAs of 5 blocks; 10240 x 7168: 38.0 us
+ 1  661-inf     inf 1x10x1    6     1    28   64 128 CTAs of 10 blocks; 20480 x 7168: 72.8 us
+ 2  133-264     inf 1x2x7     4     1    28   64 101 CTAs of 2 blocks; 3216 x 7168: 14.6 us
+ 2  265-396     inf 1x3x4     6     1    28   64 131 CTAs of 3 blocks; 6288 x 7168: 24.8 us
+ 8    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 1.6 us
+ 8     1-24     inf 1x1x14    3     4    14   64 18 x 4 CTAs of 1 block; 288 x 7168: 3.9 us
+ 8    25-40     inf 1x1x7     4     4    14   64 35 x 4 CTAs of 1 block; 560 x 7168: 4.8 us
+ 8    41-60     inf 1x1x8     4     4    16   64 56 x 4 CTAs of 1 block; 896 x 3584: 4.4 us
+ 8   61-132     inf 1x1x8     5     1    24   64 96 CTAs of 1 block; 1536 x 7168: 8.0 us
+ 8  133-264     inf 1x2x7     4     1    28   64 101 CTAs of 2 blocks; 3216 x 7168: 14.4 us
+ 8  265-396     inf 1x3x4     6     1    28   64 131 CTAs of 3 blocks; 6288 x 7168: 24.8 us
+ 8  397-528     inf 1x4x4     4     1    24   64 112 CTAs of 4 blocks; 7168 x 1536: 7.2 us
+ 8  529-660     inf 1x5x2     5     1    28   64 128 CTAs of 5 blocks; 10240 x 7168: 39.6 us
+ 8  661-inf     inf 1x10x1    6     1    28   64 128 CTAs of 10 blocks; 20480 x 7168: 73.0 us
+16    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 1.8 us
+16     1-24     inf 1x1x7     4     4     7   64 18 x 4 CTAs of 1 block; 288 x 7168: 4.7 us
+16    25-40     inf 1x1x7     2     8     7   64 35 x 8 CTAs of 1 block; 560 x 7168: 5.6 us
+16    41-60     inf 1x1x7     4     2     7   64 56 x 2 CTAs of 1 block; 896 x 3584: 5.3 us
+16   61-132     inf 1x1x8     5     1    16   64 96 CTAs of 1 block; 1536 x 7168: 9.0 us
+16  133-264     inf 1x2x4     5     1    16   64 101 CTAs of 2 blocks; 3216 x 7168: 15.7 us
+16  265-396     inf 1x3x4     5     1    16   64 131 CTAs of 3 blocks; 6288 x 7168: 26.1 us
+16  397-528     inf 1x4x4     4     1    24   64 112 CTAs of 4 blocks; 7168 x 1536: 7.6 us
+16  529-660     inf 1x5x3     4     1    15   64 128 CTAs of 5 blocks; 10240 x 7168: 39.2 us
+16  661-inf     inf 2x5x2     4     1    14   64 128 CTAs of 10 blocks; 20480 x 7168: 74.2 us
+32    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 2.1 us
+32     1-24     inf 1x2x7     3     8     7   64 9 x 8 CTAs of 2 blocks; 288 x 7168: 4.8 us
+32    25-40     inf 1x3x4     4     8     8   64 12 x 8 CTAs of 3 blocks; 560 x 7168: 6.6 us
+32    41-60     inf 1x1x7     4     2     7   64 56 x 2 CTAs of 1 block; 896 x 3584: 5.7 us
+32   61-132     inf 2x2x4     4     4     8   64 24 x 4 CTAs of 4 blocks; 1536 x 7168: 10.3 us
+32  133-264     inf 2x2x4     4     2     8   64 51 x 2 CTAs of 4 blocks; 3216 x 7168: 17.5 us
+32  265-396     inf 3x1x8     4     1    16   32 131 CTAs of 3 blocks; 6288 x 7168: 28.1 us
+32  397-528     inf 2x2x4     4     1     8   64 112 CTAs of 4 blocks; 7168 x 1536: 8.7 us
+32  529-660     inf 1x5x2     5     1     8   64 128 CTAs of 5 blocks; 10240 x 7168: 42.6 us
+32  661-inf     inf 2x5x2     3     1     8   64 128 CTAs of 10 blocks; 20480 x 7168: 75.2 us
+64    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 2.7 us
+64     1-24     inf 1x2x4     4     8     4   64 9 x 8 CTAs of 2 blocks; 288 x 7168: 6.7 us
+64    25-40     inf 1x4x2     4     8     4   64 9 x 8 CTAs of 4 blocks; 560 x 7168: 8.4 us
+64    41-60     inf 4x1x8     4     8     8   32 14 x 8 CTAs of 4 blocks; 896 x 3584: 7.2 us
+64   61-132     inf 4x1x8     4     4     8   32 24 x 4 CTAs of 4 blocks; 1536 x 7168: 14.2 us
+64  133-264     inf 4x2x4     4     4     8   32 26 x 4 CTAs of 8 blocks; 3216 x 7168: 23.7 us
+64  265-396     inf 2x3x4     3     2     4   64 66 x 2 CTAs of 6 blocks; 6288 x 7168: 33.0 us
+64  397-528     inf 2x2x4     4     1     4   64 112 CTAs of 4 blocks; 7168 x 1536: 12.8 us
+64  529-660     inf 5x2x4     3     2     8   32 64 x 2 CTAs of 10 blocks; 10240 x 7168: 55.1 us
+64  661-inf     inf 2x5x3     4     1     6   32 128 CTAs of 10 blocks; 20480 x 7168: 94.6 us
 """
 
 
 def _row(line: str) -> TableRow:
     tokens, blocks, columns, tile, stages, split, phase, unit, reason = line.split(maxsplit=8)
+    least, most = blocks.split("-")
     return TableRow(
         tokens=int(tokens),
-        max_blocks=float(blocks),
+        blocks=(float(least), float(most)),
         max_columns=float(columns),
         tile=tuple(int(part) for part in tile.split("x")),
         stages=int(stages),
@@ -126,9 +124,8 @@ def config_for(
     Raises:
         ValueError: no row of the table has room for so many tokens.
     """
-    blocks = -(-rows // BLOCK_ROWS)
     for row in TABLE:
-        if tokens <= row.tokens and blocks <= row.max_blocks and columns <= row.max_columns:
+        if tokens <= row.tokens and row.fits(rows, columns):
             per_warp, warps_n, warps_k = row.tile
             return ProjectionConfig(
                 tokens=row.tokens,
