@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from k3runner.audit import git_objects
 from k3runner.audit.git_objects import GitObjects
 from k3runner.audit.hunks import Hunk
 from k3runner.errors import UsageError
@@ -141,3 +142,16 @@ def test_a_large_blob_is_known_and_not_kept(repository: GitRepository) -> None:
     names = {one.path: one.new_blob for one in git.changes(f"{head}~1", head)}
     found = git.blobs((names["a.bin"], names["b.txt"]), 100)
     assert found == {names["a.bin"]: None, names["b.txt"]: b"small\n"}
+
+
+def test_a_clone_of_another_user_is_read(
+    repository: GitRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = repository.commit({"a.py": "x = 1\n"})
+    # git's own switch for tests of its refusal of other people's folders.
+    other = {**git_objects._ENVIRONMENT, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    monkeypatch.setattr(git_objects, "_ENVIRONMENT", other)
+    assert GitObjects(repository.folder).commit("main", "--head") == head
+    monkeypatch.setattr(git_objects, "_SETTINGS", ())
+    with pytest.raises(UsageError, match="is no git repository"):
+        GitObjects(repository.folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from k3bundle.isolation_record import IsolationAudit, TouchedFile, outside_files
+from k3runner.audit import isolation
 from k3runner.audit.isolation import audit_isolation
 from k3runner.audit.isolation_text import audit_lines
 from k3runner.audit.policy import IsolationPolicy
@@ -253,3 +254,44 @@ def test_the_record_is_json_with_a_version(
     record = json.loads(_audit(repository, base, policy).model_dump_json())
     assert record["schema_version"] == "1"
     assert record["policy"]["name"] == "vllm"
+
+
+def test_a_very_large_change_is_listed_in_part_and_says_so(
+    repository: GitRepository, policy: IsolationPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = repository.commit({})
+    patch = "import torch\ntorch.a = 1\ntorch.b = 2\ntorch.c = 3\n"
+    repository.commit({f"vllm/{name}.py": patch for name in "abc"})
+    monkeypatch.setattr(isolation, "_MOST_FILES", 2)
+    monkeypatch.setattr(isolation, "_MOST_FINDINGS", 4)
+    audit = _audit(repository, base, policy)
+    assert [file.path for file in audit.files] == ["vllm/a.py", "vllm/b.py"]
+    assert len(audit.writes) == 4
+    assert audit.notes == (
+        "The change touches 3 files; the first 2 by path are listed. Audit it in parts.",
+        "Of 6 writes of state the first 4 are listed.",
+    )
+
+
+def test_a_file_beyond_the_limit_is_counted_and_not_looked_into(
+    repository: GitRepository, policy: IsolationPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = repository.commit({})
+    repository.commit({"vllm/large.py": "x = 1\n" * 100})
+    monkeypatch.setattr(isolation, "_LARGEST_BLOB_BYTES", 100)
+    (file,) = _audit(repository, base, policy).files
+    assert (file.added_lines, file.symbols) == (100, ())
+    assert file.unread is not None
+    assert "was not read" in file.unread
+
+
+def test_text_lists_a_few_of_many_and_names_the_rest(
+    repository: GitRepository, policy: IsolationPolicy
+) -> None:
+    base = repository.commit({})
+    lines = "".join(f"torch.a{number} = 1\n" for number in range(60))
+    functions = "".join(f"def f{number}():\n    pass\n" for number in range(12))
+    repository.commit({"vllm/many.py": f"import torch\n{lines}{functions}"})
+    text = "\n".join(audit_lines(_audit(repository, base, policy)))
+    assert "… 20 more; --json has all." in text
+    assert ", 5 more" in text
