@@ -4,12 +4,14 @@
     cell = rounds x (prompts' tokens / prefill rate + output tokens x step time)
 
 A round is as many requests as are in flight; a step gets longer with each of them by a constant.
+Warm-up is taken to be steady as soon as it can be.
 """
 
 from dataclasses import dataclass
 
 from k3bundle.plan import Deployment, Plan, ServingCell
 from k3bundle.schedule import RunnableCell, cells_in, prompt_count
+from k3runner.load.steady import AGREEING_ROUNDS
 from k3runner.subjects.definition import DurationGuess
 
 __all__ = ["PlanCost", "cell_seconds", "plan_cost"]
@@ -50,7 +52,8 @@ def plan_cost(plan: Plan, guess: DurationGuess) -> PlanCost:
 def cell_seconds(cell: RunnableCell, guess: DurationGuess) -> float:
     """Estimate one cell in one boot, in seconds."""
     if isinstance(cell, ServingCell):
-        requests, streams = cell.warmup_requests + cell.request_count, cell.concurrency
+        warmup = cell.warmup_requests * min(cell.warmup_rounds, AGREEING_ROUNDS + 1)
+        requests, streams = warmup + cell.request_count, cell.concurrency
         prompt = float(cell.prompt_tokens)
     elif cell.kind == "greedy":
         requests, streams = prompt_count(cell), cell.concurrency

@@ -10,6 +10,9 @@ from k3bundle.step_tokens import PreparedTokens
 
 __all__ = ["Sweep"]
 
+_WARMUP_ROUNDS = 8
+"""Most rounds of warm-up; four are the fewest that can show a steady engine."""
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -63,5 +66,6 @@ class Sweep:
                 prompt_tokens=prompt,
                 output_tokens=self.output_tokens,
                 warmup_requests=concurrency,
+                warmup_rounds=_WARMUP_ROUNDS,
                 request_count=max(self.minimum_requests, self.requests_per_stream * concurrency),
             )
