@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve test lint format types contracts schema schema-check test-house test-unit \
 	test-kernels test-engine test-env kernels mutants error-rates test-mutations \
-	lock clean
+	lock client-cost bench-agreement clean
 
 ##@ Use
 help: ## List every target with a sentence.
@@ -124,6 +124,16 @@ mutants: ## Break device code on purpose; the cases must notice. Without a GPU: 
 		--keep k3decode/benchmarks/mutants.jsonl
 
 ##@ Keep
+client-cost: ## Measure what the load client costs, beside vllm bench serve; a quiet machine helps.
+	$(INSTALLED)
+	$(DEV)/python -m k3runner_testing.measurements.client_cost \
+		--engine-python .k3eval/env/engine/bin/python --out runner/benchmarks/client-cost.json
+
+bench-agreement: ## Measure whether the load client and vllm bench serve agree on a real engine.
+	$(INSTALLED)
+	$(DEV)/python -m k3runner_testing.measurements.agreement \
+		--engine-python .k3eval/env/engine/bin/python --out runner/benchmarks/agreement.json
+
 error-rates: ## Write bundle/ERROR_RATES.md: how often a verdict on speed is wrong.
 	$(INSTALLED)
 	$(DEV)/python -m k3bundle_testing.error_rates bundle/ERROR_RATES.md

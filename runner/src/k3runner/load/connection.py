@@ -2,7 +2,7 @@
 
 Receiving does three things per read: take the time, take off the HTTP framing (httptools), keep the
 bytes. Everything else is done outside of the measuring process. Why not a general HTTP client:
-docs/decisions/0006-load-client.md.
+docs/decisions/0007-load-client.md.
 """
 
 import asyncio
