@@ -16,5 +16,6 @@ OP = Op(
     variants={
         name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
     },
+    typical_variants=("tp8_m64_narrow",),
     weights=frozenset({"packed"}),
 )
