@@ -36,7 +36,9 @@ _PACKAGE = Path(__file__).parents[1]
 # What decides about machine code and about the arguments it is called with, and what does not.
 _SHARED_SOURCES = ("host/compilation.py", "dims.py")
 _IMPORTED = re.compile(r"\bk3decode\.(ops|device)\.(\w+)")
-_NO_SOURCES = frozenset({"__init__.py", "cases.py", "cost.py", "reference.py", "trial.py"})
+_NO_SOURCES = frozenset(
+    {"__init__.py", "cases.py", "cost.py", "mutants.py", "reference.py", "trial.py"}
+)
 
 
 class PreparedKernelError(RuntimeError):

@@ -1,0 +1,21 @@
+"""Mutants of the op `router`: mistakes somebody could make in its device code."""
+
+from k3decode.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("router", "not_renormalised", "score / (total + _SUM_FLOOR)", "score"),
+    Mutant(
+        "router",
+        "ties_to_the_higher_id",
+        'warp_redux_sync(candidate, "min")',
+        "warp_redux_sync(Int32(-1) if candidate == _NO_EXPERT else candidate, 'max')",
+    ),
+    Mutant(
+        "router",
+        "bias_in_the_weights",
+        "score = _sigmoid(mLogits[row, mine])",
+        "score = _sigmoid(mLogits[row, mine]) + mBias[mine]",
+    ),
+)
