@@ -109,6 +109,10 @@ def test_what_cannot_be_followed_is_said(lines: list[str], words: str) -> None:
 def test_a_guarded_value_is_used_under_the_same_guard() -> None:
     lines = [_FIRST, "LDG.E R2, desc[UR4][R4.64]", "@!P0 MOV R2, R4", "@!P0 MOV R3, R5"]
     assert _read([*lines, f"@!P0 {_READ}"]) == ({"0"}, None)
+    # A label that no jump names is no place where paths meet.
+    assert _read([*lines, ".L_x_5:", f"@!P0 {_READ}"]) == ({"0"}, None)
+    jump = ["@P1 BRA `(.L_x_5)", *lines]
+    assert _read([*jump, ".L_x_5:", f"@!P0 {_READ}"])[1] is not None
     # Another guard, or the same one after its predicate has changed, says nothing.
     assert _read([*lines, f"@P0 {_READ}"])[1] is not None
     changed = [*lines, "ISETP.NE.U32.AND P0, PT, R8, RZ, PT", f"@!P0 {_READ}"]

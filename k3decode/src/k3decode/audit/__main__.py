@@ -21,7 +21,7 @@ from k3decode.audit.report import KernelReport
 from k3decode.audit.rules import audit_kernel
 from k3decode.audit.sass import read_sass
 
-__all__ = ["main", "own_declarations"]
+__all__ = ["audit_files", "main", "own_declarations"]
 
 _BAD_INPUT = 2
 _ELF = b"\x7fELF"
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         declarations = [d for path in options.declarations for d in _declarations(path)]
         declarations += own_declarations()
-        for report in _reports(options.file, declarations):
+        for report in audit_files(options.file, declarations):
             print(report.record() if options.json else report.text(), flush=True)
             findings += len(report.audit.findings)
     except UnreadableInputError as error:
@@ -62,8 +62,14 @@ def _declarations(path: Path) -> tuple[Declaration, ...]:
         raise UnreadableInputError(f"{path}: {error}") from error
 
 
-def _reports(paths: Sequence[Path], declarations: Sequence[Declaration]) -> Iterator[KernelReport]:
-    """All kernels of all files, which may be each other's predecessors."""
+def audit_files(
+    paths: Sequence[Path], declarations: Sequence[Declaration]
+) -> Iterator[KernelReport]:
+    """Audit all kernels of all files, which may be each other's predecessors.
+
+    Raises:
+        UnreadableInputError: a file cannot be read, or a declaration does not fit a kernel.
+    """
     found = [(path, kernel) for path in paths for kernel in _kernels(path)]
     audits = [audit_kernel(kernel, declaration_for(kernel, declarations)) for _, kernel in found]
     explaining = {path: _beside(path) for path in paths}

@@ -160,12 +160,15 @@ class _Builder:
 def build_flow(kernel: Kernel) -> Flow:
     """Blocks that a thread can reach."""
     starts = [False] * (len(kernel.instructions) + 1)
-    for index in kernel.labels.values():
-        starts[index] = True
     builder = _Builder(kernel, starts)
-    for call, instruction in enumerate(kernel.instructions):
-        if instruction.jump is not None and instruction.jump.kind is JumpKind.CALL:
-            starts[call + 1] = True
+    for index, instruction in enumerate(kernel.instructions):
+        jump = instruction.jump
+        if jump is None:
+            continue
+        starts[index + 1] |= jump.kind is JumpKind.CALL
+        # A label that no jump names does not end a straight line.
+        for target in jump.targets:
+            starts[kernel.labels.get(target, len(kernel.instructions))] = True
     builder.number((), 0)
     while builder.queue:
         builder.add(*builder.queue.pop())

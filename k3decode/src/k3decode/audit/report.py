@@ -45,7 +45,7 @@ class KernelReport:
         return "\n".join(lines)
 
     def _numbers(self) -> str:
-        loads = ", ".join(f"{count} {kind}" for kind, count in self._loads().items() if count)
+        loads = ", ".join(f"{count} {kind}" for kind, count in self.loads().items() if count)
         waits = ", ".join(f"{count} {kind}" for kind, count in self._waits().items() if count)
         return f"reads: {loads or 'none'}; waits: {waits or 'none'}"
 
@@ -70,7 +70,7 @@ class KernelReport:
                 "decided_on": audit.kernel.dialect,
                 "declared": audit.facts.declared,
                 "dependent_launch": audit.facts.dependent_launch,
-                "loads": self._loads(),
+                "loads": self.loads(),
                 "waits": self._waits(),
                 "findings": [
                     {
@@ -87,7 +87,8 @@ class KernelReport:
             }
         )
 
-    def _loads(self) -> dict[str, int]:
+    def loads(self) -> dict[str, int]:
+        """How many reads of global memory there are of each kind."""
         loads = self.audit.loads
         static = [one for one in loads if one.memories and one.memories <= _SAFE]
         settled = [
