@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from k3bundle import layout
+from k3bundle.canonical import canonical_json, sha256_hex
 from k3bundle.run import BootStarted, CellFinished
 from k3runner import events
 from k3runner.errors import EngineError, MachineError, UsageError
@@ -66,6 +67,8 @@ def test_resume_after_kill_in_the_second_boot_completes_the_bundle(tmp_path: Pat
     assert result.verdict.resumed
     records = bundle_records(result.bundle_path)
     assert [one.torn_lines_dropped for one in records.attempts] == [0, 1]
+    subject = sha256_hex(canonical_json(records.subject))
+    assert [one.subject_sha256 for one in records.attempts] == [subject, subject]
     started = [one.boot_id for one in records.boots if isinstance(one, BootStarted)]
     assert started == ["boot-0.0", "boot-1.0", "boot-1.1", "boot-2.1", "boot-3.1"]
     finished = [(one.slot, one.cell_id) for one in records.cells if isinstance(one, CellFinished)]

@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeVar
 
 from k3bundle import layout
 from k3bundle.bundle import RunRecords
+from k3bundle.canonical import canonical_json, sha256_hex
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.finding import Finding, FindingCode
 from k3bundle.journal import Journal
@@ -19,7 +20,10 @@ Snapshot = TypeVar("Snapshot", CoverageSnapshot, EngineCounters)
 
 
 def attempt_findings(records: RunRecords) -> Iterator[Finding]:
-    """Yield where attempts are not numbered from 0, the first fresh and the others resumed."""
+    """Yield where attempts are not numbered from 0, the first fresh and the others resumed, or where
+    one measured another subject.
+    """
+    subject = sha256_hex(canonical_json(records.subject))
     if not records.attempts:
         yield _inconsistent(layout.ATTEMPTS, "Expected at least one attempt, found none.")
     for number, attempt in enumerate(records.attempts):
@@ -28,6 +32,9 @@ def attempt_findings(records: RunRecords) -> Iterator[Finding]:
             yield _inconsistent(where, f"Expected attempt {number}, found {attempt.attempt}.")
         if attempt.resumed != (number > 0):
             yield _inconsistent(where, f"Expected resumed {number > 0}, found {attempt.resumed}.")
+        if attempt.subject_sha256 not in {None, subject}:
+            why = f"Expected the subject {subject}, found {attempt.subject_sha256}."
+            yield _inconsistent(where, why)
 
 
 def boot_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]:

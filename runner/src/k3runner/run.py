@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from k3bundle import layout
-from k3bundle.canonical import canonical_json, plan_sha256
+from k3bundle.canonical import canonical_json, plan_sha256, sha256_hex
 from k3bundle.environment import NodeFacts
 from k3bundle.isolation_record import IsolationAudit
 from k3bundle.plan import Plan
@@ -112,7 +112,9 @@ def run(
         if isolation is not None:
             write_once(folder / layout.ISOLATION, canonical_json(isolation))
         write_once(folder / LOCAL_CONFIG, dump_local_config(config))
-        start = _Start(folder, plan, identity, facts, RunState(), attempt=0, torn_lines=0)
+        start = _Start(
+            folder, plan, identity, facts, facts.subject, RunState(), attempt=0, torn_lines=0
+        )
         return _execute(config, start, signer, emit)
 
 
@@ -151,7 +153,9 @@ def resume(
         torn = mend(run_folder)
         state = state_of(read_lines(run_folder / layout.CELLS))
         attempt = len(read_lines(run_folder / layout.ATTEMPTS))
-        start = _Start(run_folder, plan, identity, facts, state, attempt, torn_lines=torn)
+        start = _Start(
+            run_folder, plan, identity, facts, found.subject, state, attempt, torn_lines=torn
+        )
         return _execute(config, start, signer, emit)
 
 
@@ -163,6 +167,8 @@ class _Start:
     plan: Plan
     identity: RunIdentity
     facts: Facts
+    subject: SubjectFacts
+    """As this start of the runner read it."""
     state: RunState
     attempt: int
     torn_lines: int
@@ -195,6 +201,7 @@ def _execute(
             journal=journal,
             state=start.state,
             attempt=start.attempt,
+            subject_sha256=sha256_hex(canonical_json(start.subject)),
             model=start.facts.subject.model.name,
             vocabulary=(
                 read_vocabulary(config.model_folder)
@@ -248,6 +255,7 @@ def _journal_attempt(context: RunContext, *, torn_lines: int) -> None:
             started_at_utc=utc_now(),
             resumed=context.attempt > 0,
             torn_lines_dropped=torn_lines,
+            subject_sha256=context.subject_sha256,
         )
     )
 

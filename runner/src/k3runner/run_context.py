@@ -34,6 +34,8 @@ class RunContext:
     """What is finished."""
     attempt: int
     """Number of this attempt."""
+    subject_sha256: str
+    """Digest of the subject's facts as this start of the runner read them."""
     model: str
     """Served model name."""
     vocabulary: Vocabulary

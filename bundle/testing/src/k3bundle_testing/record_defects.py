@@ -235,6 +235,7 @@ RECORD_DEFECTS: Final = (
     _bad("coverage_snapshot_repeated", layout.COVERAGE, _coverage_twice),
     _bad("counters_run_backwards", layout.COUNTERS, _counters_backwards),
     _bad("attempt_resumed_from_nothing", layout.ATTEMPTS, _attempt(resumed=True)),
+    _bad("attempt_on_another_subject", layout.ATTEMPTS, _attempt(subject_sha256="6" * 64)),
     _bad("attempt_number_missing", layout.ATTEMPTS, _attempt(attempt=1)),
     _bad("subject_of_another_plan", layout.SUBJECT, _subject_of_another),
 )
