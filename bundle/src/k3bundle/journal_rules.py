@@ -20,8 +20,9 @@ Snapshot = TypeVar("Snapshot", CoverageSnapshot, EngineCounters)
 
 
 def attempt_findings(records: RunRecords) -> Iterator[Finding]:
-    """Yield where attempts are not numbered from 0, the first fresh and the others resumed, or where
-    one measured another subject.
+    """Yield where attempts are not numbered from 0, the first fresh and the others resumed.
+
+    Also where an attempt read another subject than the run's.
     """
     subject = sha256_hex(canonical_json(records.subject))
     if not records.attempts:
