@@ -119,6 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="write JSON lines")
     parser.add_argument("--commit", help="write the run's circumstances into the JSON lines")
     parser.add_argument("--group", action="append", choices=GROUPS)
+    parser.add_argument("--case", action="append", help="cases to run, by name")
     parser.add_argument("--adapter", action="append", default=[], metavar="OP=MODULE:FUNCTION")
     parser.add_argument("--until-bad", action="store_true", help="stop at the first bad case")
     parser.add_argument("--jitter", type=int, metavar="SEED", help="let inputs arrive late")
@@ -195,8 +196,18 @@ def _chosen(options: argparse.Namespace) -> list[tuple[Op, Case]]:
                 "none"
             )
         return chosen
-    groups = options.group or GROUPS
-    return [(op, case) for op in ops for case in op.cases if case.group in groups]
+    groups, names = options.group or GROUPS, options.case
+    chosen = [
+        (op, case)
+        for op in ops
+        for case in op.cases
+        if case.group in groups and (names is None or case.name in names)
+    ]
+    if missing := set(names or ()) - {case.name for _, case in chosen}:
+        raise ValueError(
+            f"expected names of cases of these ops and groups, found {', '.join(sorted(missing))}"
+        )
+    return chosen
 
 
 def _adapter(text: str) -> tuple[str, Launch]:
