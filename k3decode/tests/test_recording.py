@@ -18,13 +18,14 @@ from k3decode.recording import (
 )
 from k3decode.registry import op_named
 
-from .ops import torch_launches
+from .ops import projection_launches, torch_launches
 
 CPU = torch.device("cpu")
 LAUNCHES: dict[str, Launch] = {
     "attn_res": torch_launches.attn_res,
     "embedding": torch_launches.embed_rows,
     "kda": torch_launches.kda_step,
+    "projection": projection_launches.project,
     "router": torch_launches.route_rows,
 }
 
@@ -45,6 +46,9 @@ def _case_calls(op: Op, name: str) -> list[RecordedCall]:
         ("embedding", "ids_outside"),
         ("kda", "null_slots"),
         ("kda", "q4_dropped_states"),
+        ("projection", "padded_rows_two_outputs"),
+        ("projection", "fp32_only"),
+        ("projection", "situ_padded"),
         ("router", "padded_rows"),
     ],
 )
