@@ -182,6 +182,12 @@ def test_other_texts_are_refused_in_words(text: str, words: str) -> None:
     assert words in str(error.value)
 
 
+def test_parameters_without_a_list_are_refused_in_words() -> None:
+    text = sass_text(["EXIT"]).replace("EIATTR_KPARAM_INFO", "EIATTR_KPARAM_INFO_OTHER")
+    with pytest.raises(UnreadableInputError, match="parameters of k, which take 32 bytes"):
+        read_sass(text)
+
+
 def test_an_instruction_that_is_written_otherwise_is_refused_in_words() -> None:
     with pytest.raises(UnreadableInputError, match="expected 1 addresses at 0x10"):
         sass_kernel([_FIRST, "LDG.E R0, R2", "EXIT"])

@@ -124,6 +124,36 @@ def test_a_wait_of_one_thread_counts_for_all_after_they_meet() -> None:
     assert _codes(by_count) == ["before-wait"]
 
 
+_ONE_OF_A_WARP = [
+    "SHF.R.U32.HI R11, RZ, 0x5, R10",
+    "ISETP.NE.U32.AND P0, PT, R11, RZ, PT",
+    "@P0 BRA `(.L_x_2)",
+    "ELECT P0, URZ, PT",
+    "@!P0 BRA `(.L_x_2)",
+]
+
+
+def test_the_elected_thread_of_a_warp_may_poll_for_all() -> None:
+    polling = [*_ONE_OF_A_WARP, *_POLL_LOOP, ".L_x_2:"]
+    assert _codes([*polling, _MEET, _READ, "EXIT"]) == []
+    assert _codes([*polling, _READ, "EXIT"]) == ["before-wait"]
+
+
+def test_a_branch_that_no_thread_index_decides_does_not_split_threads() -> None:
+    # Inside the elected thread's part the poll is left out for a small count.
+    lines = [*_ONE_OF_A_WARP, "LDC R12, c[0x0][0x228]", "ISETP.LT.AND P1, PT, R12, 0x4, PT"]
+    lines += ["@P1 BRA `(.L_x_2)", *_POLL_LOOP, ".L_x_2:", _MEET, _READ, "EXIT"]
+    assert _codes(lines) == ["before-wait"]
+
+
+def test_a_loop_over_the_thread_index_does_not_split_threads() -> None:
+    skipped = ["ISETP.GT.AND P0, PT, R10, RZ, PT", "@!P0 BRA `(.L_x_2)"]
+    body = ["IADD3 R10, R10, -0x1, RZ", "ISETP.GT.AND P0, PT, R10, RZ, PT", "@P0 BRA `(.L_x_1)"]
+    lines = [".L_x_1:", *body, _MEET, _READ, "EXIT"]
+    assert _codes(lines) == ["before-wait"]
+    assert _codes([*skipped, "ACQBULK", ".L_x_2:", _MEET, _READ, "EXIT"]) == []
+
+
 _INIT = ["S2UR UR5, SR_CgaCtaId", "UMOV UR4, 0x400", "ULEA UR9, UR5, UR4, 0x18"]
 _UNTIL = [".L_x_9:", _TRY, "@!P0 BRA `(.L_x_9)"]
 _ARRIVE = "SYNCS.ARRIVE.TRANS64 RZ, [UR9], R12"

@@ -74,7 +74,7 @@ def split_sass(text: str) -> list[RawKernel]:
         information = sections.get(f".nv.info.{name}", "")
         # A subroutine with a section of its own has no parameters; a call to it is reported.
         if "EIATTR_PARAM_CBANK" in information:
-            base, parameters = _parameters(information)
+            base, parameters = _parameters(name, information)
             lines, labels = _code(body)
             kernels.append(RawKernel(name, target[1], parameters, base, lines, labels))
     if not kernels:
@@ -92,19 +92,24 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         yield start[1], text[start.end() : end]
 
 
-def _parameters(information: str) -> tuple[int, tuple[Parameter, ...]]:
+def _parameters(name: str, information: str) -> tuple[int, tuple[Parameter, ...]]:
     """Base in the constant bank, and parameters in order."""
     pieces = _ATTRIBUTE.split(information)
-    base = 0
+    base = size = 0
     parameters = []
     for attribute, body in zip(pieces[1::2], pieces[2::2], strict=True):
         numbers = _attribute_numbers(body)
         if attribute == "PARAM_CBANK":
-            base = numbers[-2]
+            base, size = numbers[-2:]
         elif attribute == "KPARAM_INFO":
             _, ordinal, offset = numbers[:_KPARAM_WORDS]
             flags = int.from_bytes(bytes(numbers[_KPARAM_WORDS:]), "little")
             parameters.append(Parameter(ordinal, offset, flags >> _SIZE_SHIFT))
+    if size and not parameters:
+        raise UnreadableInputError(
+            f"expected a list of the parameters of {name}, which take {size} bytes, found none: "
+            "the audit does not know how this toolkit writes it"
+        )
     return base, tuple(sorted(parameters, key=lambda parameter: parameter.ordinal))
 
 

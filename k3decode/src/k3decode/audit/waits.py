@@ -113,7 +113,7 @@ class _Finder:
                 instruction.event is Event.CTA_BARRIER
                 and instruction.guard is None
                 and (block, index) in paths.reached
-                and self._some_thread_waited(block, index)
+                and self._some_thread_waited((block, index))
             ):
                 waits.places.add((block, index))
         return len(waits.edges) + len(waits.places) > before
@@ -137,26 +137,45 @@ class _Finder:
         chosen = set(indices)
         return [value for (_, index), value in self._facts.barriers.items() if index in chosen]
 
-    def _some_thread_waited(self, block: int, index: int) -> bool:
-        """Whether a branch on the thread's index leads some threads through a wait to a barrier."""
-        for split in self._blocks:
-            condition = self._facts.conditions.get(split)
-            if condition is None or condition.origins != {Origin.THREAD}:
-                continue
-            if split == block or not self._dominance.dominates(split, block):
-                continue
-            for edge in range(len(self._flow.blocks[split].edges)):
-                if self._waits_on_all_paths(split, edge, block, index):
-                    return True
-        return False
+    def _some_thread_waited(self, barrier: _Place) -> bool:
+        """Whether at least one thread has waited when all meet.
 
-    def _waits_on_all_paths(self, split: int, edge: int, block: int, index: int) -> bool:
-        if (split, edge) in self._waits.edges:
-            return True
-        start = self._flow.blocks[split].edges[edge].target
-        anyhow = reach(self._flow, Waits(), start=start, without=split)
-        waiting = reach(self._flow, self._waits, start=start, without=split)
-        return (block, index) in anyhow.reached and (block, index) not in waiting.reached
+        All ways to the barrier have to wait, except that of a branch on the thread's index one
+        side is enough: some thread takes it. A way that never gets there does not matter.
+        """
+        waited = dict.fromkeys(self._blocks, True)
+        changed = True
+        while changed:
+            changed = False
+            for block in self._blocks:
+                if waited[block] and not self._waits_from(block, barrier, waited):
+                    waited[block] = False
+                    changed = True
+        return waited[0]
+
+    def _waits_from(self, block: int, barrier: _Place, waited: dict[int, bool]) -> bool:
+        for index, _ in self._flow.instructions(block):
+            if (block, index) == barrier:
+                return False
+            if (block, index) in self._waits.places:
+                return True
+        sides = [
+            (block, number) in self._waits.edges or waited[edge.target]
+            for number, edge in enumerate(self._flow.blocks[block].edges)
+        ]
+        return any(sides) if sides and self._splits_threads(block) else all(sides)
+
+    def _splits_threads(self, block: int) -> bool:
+        """Whether a block ends with a branch on the thread's index that leaves no loop."""
+        condition = self._facts.conditions.get(block)
+        if condition is None or condition.origins != {Origin.THREAD}:
+            return False
+        targets = [edge.target for edge in self._flow.blocks[block].edges]
+        return all(
+            len({target in loop.body for target in targets}) == 1
+            for loop in self._loops
+            if block in loop.body
+        )
 
     def _tested_edges(
         self,
