@@ -28,8 +28,10 @@ from k3bundle.telemetry import (
 
 __all__ = ["example_isolation", "example_separation", "example_telemetry"]
 
-_INTERVAL_NS = 500_000_000
 _SAMPLES = 3
+"""Fewest samples of a cell."""
+_BEFORE_NS: Final = 100_000_000
+"""Time of a cell before its measured part, in which it warms up."""
 _GPU: Final = GpuIdentity(index=0, gpu="0123456789abcdef", name="Example GPU", unread=())
 _GPU_SAMPLE: Final = GpuSample(
     index=0,
@@ -43,53 +45,70 @@ _GPU_SAMPLE: Final = GpuSample(
     memory_used_bytes=70 << 30,
     busy_share=0.97,
 )
+_HOST: Final = HostSample(
+    cpu_share=0.75,
+    runner_cpu_share=0.125,
+    memory_available_bytes=6 << 30,
+    swap_used_bytes=0,
+    memory_pressure_share=0.0,
+    memory_full_pressure_share=0.0,
+    cpu_pressure_share=0.25,
+    numa=(NumaSample(node=0, cpu_share=0.75, memory_free_bytes=5 << 30),),
+)
 _MODEL = "vllm/models/kimi_k3/nvidia/model.py"
 
 
 def example_telemetry(
-    boots: Iterable[BootEvent], cells: Iterable[CellEvent], *, gpu: bool
+    boots: Iterable[BootEvent], cells: Iterable[CellEvent], *, gpus: int, interval_ms: int = 500
 ) -> tuple[TelemetryLine, ...]:
-    """Samples around every finished cell, and that there is no NVML where there is no GPU."""
+    """Samples around every finished cell, and that there is no NVML where there is no GPU.
+
+    Args:
+        boots: What is known of the boots.
+        cells: What is known of the cells.
+        gpus: Accelerators of the machine.
+        interval_ms: Time between samples.
+    """
     lines: list[TelemetryLine] = [
         TelemetrySource(
             boot_id=event.boot_id,
-            interval_ms=500,
-            gpus=(_GPU,) if gpu else (),
-            driver_version="600.1" if gpu else None,
+            interval_ms=interval_ms,
+            gpus=tuple(_identity(index) for index in range(gpus)),
+            driver_version="600.1" if gpus else None,
             host_unread=("io pressure: /proc/pressure/io is not there",),
         )
         for event in boots
         if event.event == "started"
     ]
+    sampled = tuple(_GPU_SAMPLE.model_copy(update={"index": index}) for index in range(gpus))
     for cell in cells:
         if cell.event == "finished":
             place = (cell.boot_id, cell.cell_id)
-            if not gpu:
+            if not gpus:
                 absent = "The NVML binding is not installed: No module named 'pynvml'."
                 lines.append(
                     TelemetryUnavailable(boot_id=place[0], cell_id=place[1], reason=absent)
                 )
-            lines += [_sample(*place, number, gpu=gpu) for number in range(_SAMPLES)]
+            end_ms = (_BEFORE_NS + cell.wall_ns) // 1_000_000
+            for number in range(max(_SAMPLES, end_ms // interval_ms + 2)):
+                lines.append(_sample(*place, number, number * interval_ms, sampled))
     return tuple(lines)
 
 
-def _sample(boot_id: str, cell_id: str, number: int, *, gpu: bool) -> TelemetrySample:
+def _identity(index: int) -> GpuIdentity:
+    return _GPU.model_copy(update={"index": index, "gpu": f"{index:01x}{_GPU.gpu[1:]}"})
+
+
+def _sample(
+    boot_id: str, cell_id: str, number: int, at_ms: int, gpus: tuple[GpuSample, ...]
+) -> TelemetrySample:
     return TelemetrySample(
         boot_id=boot_id,
         cell_id=cell_id,
-        at_utc=f"2026-01-02T03:30:0{number}Z",
-        at_ns=number * _INTERVAL_NS,
-        gpus=(_GPU_SAMPLE,) if gpu else (),
-        host=HostSample(
-            cpu_share=0.75,
-            runner_cpu_share=0.125,
-            memory_available_bytes=6 << 30,
-            swap_used_bytes=0,
-            memory_pressure_share=0.0,
-            memory_full_pressure_share=0.0,
-            cpu_pressure_share=0.25,
-            numa=(NumaSample(node=0, cpu_share=0.75, memory_free_bytes=5 << 30),),
-        ),
+        at_utc=f"2026-01-02T03:30:{number % 60:02d}Z",
+        at_ns=at_ms * 1_000_000,
+        gpus=gpus,
+        host=_HOST,
     )
 
 

@@ -1,12 +1,14 @@
 """The requests of the example run: what a client of a small healthy server would record."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from itertools import pairwise
+from typing import Any, Final, Literal
 
 from k3bundle.canonical import canonical_json, sha256_hex
-from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, ServingCell
+from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, ServingCell, SkippedCell
 from k3bundle.request import Completed, Failed, RequestRecord, StreamEvent, TokenLogprob
 from k3bundle.subject import ArmName
 
@@ -24,6 +26,9 @@ _FIRST_TOKEN_NS: Final = 40_000_000
 _TOKEN_NS: Final = 5_000_000
 _WARMED_UP_NS: Final = 100_000_000
 """When the measured part of a serving cell begins."""
+_DIGEST_TOKENS: Final = 8
+"""Tokens that are made from one digest; answers of more come in a few large pieces."""
+_PIECES: Final = 3
 _DECISIVE_POSITION: Final = 4
 """Position of a greedy answer at which `greedy_differs` and `greedy_gap_nats` bite."""
 
@@ -102,9 +107,9 @@ def _request(
         sent_at_ns=index * 60_000_000,
         ended_at_ns=events[-1].at_ns + 1_000_000 if events else 2_000_000,
         events=events,
-        counted_by="token_ids",
+        counted_by="usage" if _is_long(cell) else "token_ids",
         outcome=_failure() if failed else _completion(cell, index, len(tokens)),
-        token_ids=None if failed else tokens,
+        token_ids=None if failed or _is_long(cell) else tokens,
         logprobs=_logprobs(tokens, context) if isinstance(cell, GreedyCell) else None,
         text=text if structured else None,
         text_sha256=sha256_hex(b"" if failed else text.encode()),
@@ -112,12 +117,19 @@ def _request(
     )
 
 
+def _is_long(cell: CellPlan) -> bool:
+    """Whether a timed answer is so long that its server does not return its token ids."""
+    return isinstance(cell, ServingCell) and cell.output_tokens > _DIGEST_TOKENS
+
+
 def _token_ids(
     cell: CellPlan, context: RequestContext, index: int, variant: Variant
 ) -> tuple[int, ...]:
     seed = "other" if variant == "other_seed" else "same"
     key = f"{context.nonce}/{cell.cell_id}/{index}/{seed}"
-    tokens = tuple(hashlib.sha256(key.encode()).digest()[:8])
+    first = hashlib.sha256(key.encode()).digest()[:_DIGEST_TOKENS]
+    count = _DIGEST_TOKENS if isinstance(cell, FeatureCell | SkippedCell) else cell.output_tokens
+    tokens = tuple((first * (count // _DIGEST_TOKENS + 1))[:count])
     differs = context.greedy_differs and context.arm == "candidate" and index == 0
     if isinstance(cell, GreedyCell) and differs:
         head, tail = tokens[:_DECISIVE_POSITION], tokens[_DECISIVE_POSITION + 1 :]
@@ -128,8 +140,20 @@ def _token_ids(
 def _text(cell: CellPlan, context: RequestContext, index: int, tokens: tuple[int, ...]) -> str:
     if isinstance(cell, FeatureCell) and cell.feature == "structured_output":
         broken = context.structured_output_broken and context.arm == "candidate" and index == 0
-        return '{"answer": ' if broken else f'{{"answer": {tokens[0]}}}'
+        text = json.dumps(_instance(cell.json_schema or {}, tokens[0]))
+        return text[: text.index(":") + 2] if broken else text
     return " ".join(str(token) for token in tokens)
+
+
+def _instance(schema: dict[str, Any], number: int) -> Any:
+    """A value that satisfies a schema of objects, arrays, whole numbers and truth values."""
+    if schema.get("type") == "object":
+        return {name: _instance(one, number) for name, one in schema["properties"].items()}
+    if schema.get("type") == "array":
+        return [_instance(schema["items"], number)] * schema.get("minItems", 0)
+    if schema.get("type") == "boolean":
+        return number % 2 == 0
+    return min(number, schema.get("maximum", number))
 
 
 def _events(
@@ -139,9 +163,13 @@ def _events(
     step = int(_TOKEN_NS / context.speed)
     if variant == "block":
         return (StreamEvent(at_ns=first + step * (count - 1), tokens=count, channel="content"),)
+    if count <= _DIGEST_TOKENS:
+        ends = list(range(1, count + 1))
+    else:
+        ends = [1 + (count - 1) * piece // _PIECES for piece in range(_PIECES + 1)]
     return tuple(
-        StreamEvent(at_ns=first + step * position, tokens=1, channel="content")
-        for position in range(count)
+        StreamEvent(at_ns=first + step * (end - 1), tokens=end - begin, channel="content")
+        for begin, end in pairwise((0, *ends))
     )
 
 

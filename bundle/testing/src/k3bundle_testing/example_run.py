@@ -7,10 +7,12 @@ from typing import Any, Final, Literal
 from k3bundle import layout
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import canonical_json, plan_sha256, sha256_hex
-from k3bundle.coverage import CoverageSnapshot, EngineCounters, StepCount
-from k3bundle.plan import BootSlot, CellPlan, Plan, TierName
+from k3bundle.coverage import CoverageSnapshot, EngineCounters
+from k3bundle.environment import NodeFacts
+from k3bundle.graph_record import GraphEvent
+from k3bundle.plan import BootSlot, CellPlan, Plan, ServingCell, TierName
 from k3bundle.record import Record
-from k3bundle.request import Completed, RequestRecord
+from k3bundle.request import RequestRecord
 from k3bundle.run import (
     AttemptRecord,
     BootEvent,
@@ -23,8 +25,15 @@ from k3bundle.run import (
     RunIdentity,
 )
 from k3bundle.schedule import cells_in
-from k3bundle.subject import ArmName, ChangeUnderTest
+from k3bundle.subject import ChangeUnderTest
 from k3bundle_testing.example_client import example_client
+from k3bundle_testing.example_engine import (
+    ServedSteps,
+    arm_of,
+    example_counters,
+    example_coverage,
+    example_graphs,
+)
 from k3bundle_testing.example_machine import (
     example_isolation,
     example_separation,
@@ -41,8 +50,8 @@ from k3bundle_testing.example_requests import RequestContext, requests_of_cell
 
 __all__ = ["Variation", "files_of", "good_records", "good_run_files"]
 
-_STEPS_PER_CELL: Final = 40
-_BACKENDS: Final[dict[ArmName, str]] = {"baseline": "stock", "candidate": "candidate"}
+_LONG_ANSWER: Final = 8
+"""Tokens up to which a plan's answers take less time than two samples are apart."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +66,17 @@ class Variation:
     pairing: Literal["paired", "single"] = "paired"
     skipped_only: bool = False
     """The plan holds nothing but a skipped cell."""
-    candidate_path: str = "candidate"
-    """Path that served the candidate's decode steps; `stock` makes the run measure stock."""
+    plan: Plan | None = None
+    """The plan that was run; None: the example's, made from the three fields above. How coverage
+    is recorded follows from its arms: graphs and kernels where they name kernels, else counts."""
+    environment: NodeFacts | None = None
+    """The machine; None: the example's."""
+    candidate_path: str | None = None
+    """Path that served the candidate's decode steps; None: the one that its arm expects. `stock`
+    makes the run measure stock."""
     coverage_available: bool = True
     candidate_speed: float = 1.0
-    """Speed of candidate boots relative to baseline boots."""
+    """Speed of candidate boots relative to baseline boots, but where the path steps aside."""
     failed_serving_requests: int = 0
     """Failed requests of the serving cell in each candidate boot."""
     structured_output_broken: bool = False
@@ -86,9 +101,10 @@ def good_records(**changes: Any) -> RunRecords:
         The records; the same for the same changes.
     """
     variation = Variation(**changes)
-    plan = example_plan(
+    plan = variation.plan or example_plan(
         tier=variation.tier, pairing=variation.pairing, skipped_only=variation.skipped_only
     )
+    environment = variation.environment or example_environment(variation.tier)
     served = [_serve(plan, slot, variation, attempt=0) for slot in plan.boots]
     if variation.resumed:
         last = plan.boots[-1]
@@ -105,8 +121,8 @@ def good_records(**changes: Any) -> RunRecords:
             plan_sha256=plan_sha256(plan),
             created_at_utc="2026-01-02T03:00:00Z",
         ),
-        subject=example_subject(variation.change),
-        environment=example_environment(variation.tier),
+        subject=example_subject(variation.change).model_copy(update={"subject": plan.subject}),
+        environment=environment,
         attempts=tuple(_attempt(number) for number in range(2 if variation.resumed else 1)),
         boots=boots,
         cells=cells,
@@ -114,7 +130,13 @@ def good_records(**changes: Any) -> RunRecords:
         coverage=tuple(snapshot for one in served for snapshot in one.coverage),
         counters=tuple(snapshot for one in served for snapshot in one.counters),
         scrub=example_scrub(),
-        telemetry=example_telemetry(boots, cells, gpu=plan.gates.require_telemetry),
+        telemetry=example_telemetry(
+            boots,
+            cells,
+            gpus=len(environment.gpus) if plan.gates.require_telemetry else 0,
+            interval_ms=500 if _longest_answer(plan) <= _LONG_ANSWER else 1500,
+        ),
+        graphs=tuple(event for one in served for event in one.graphs),
         separation=example_separation(boots),
         isolation=example_isolation(variation.change),
     )
@@ -150,6 +172,7 @@ def files_of(records: RunRecords) -> dict[str, bytes]:
         layout.SEPARATION: _lines(records.separation),
         layout.SUBJECT: canonical_json(records.subject),
         layout.TELEMETRY: _lines(records.telemetry),
+        **({layout.GRAPHS: _lines(records.graphs)} if records.graphs else {}),
         layout.LOG_PREFIX + "boot-0.0.log": b"INFO engine ready\n",
     }
 
@@ -167,6 +190,7 @@ class _Served:
     requests: tuple[RequestRecord, ...] = ()
     coverage: tuple[CoverageSnapshot, ...] = ()
     counters: tuple[EngineCounters, ...] = ()
+    graphs: tuple[GraphEvent, ...] = ()
 
 
 def _attempt(number: int) -> AttemptRecord:
@@ -214,33 +238,23 @@ def _serve(plan: Plan, slot: BootSlot, variation: Variation, *, attempt: int) ->
     if slot.slot in variation.missing_slots:
         return _crash(plan, slot, attempt=attempt)
     started = _started(slot, attempt)
-    candidate = slot.arm == "candidate"
-    context = RequestContext(
-        nonce=variation.nonce,
-        boot_id=started.boot_id,
-        arm=slot.arm,
-        speed=(variation.candidate_speed if candidate else 1.0) * _noise(plan, slot),
-        greedy_gap_nats=variation.greedy_gap_nats,
-        greedy_differs=variation.greedy_differs,
-        failed_serving_requests=variation.failed_serving_requests if candidate else 0,
-        structured_output_broken=variation.structured_output_broken,
-    )
+    steps = ServedSteps(plan, slot, started.boot_id, variation.candidate_path)
     cells: list[CellEvent] = []
     requests: list[RequestRecord] = []
-    coverage: list[CoverageSnapshot] = []
     counters: list[EngineCounters] = []
     for number, cell in enumerate(cells_in(plan, slot)):
+        context = _context(plan, slot, cell, variation, started.boot_id)
         records = tuple(requests_of_cell(cell, context))
         requests += records
         cells.append(_finished(cell, started, number, records))
-        coverage += _coverage(cell, slot, started.boot_id, number, variation)
-        counters += _counters(cell, started.boot_id, number, records)
+        counters += example_counters(plan, cell, started.boot_id, number, records)
+    graphs = any(arm.kernel_patterns for arm in plan.arms)
     ready = BootReady(
         boot_id=started.boot_id,
         ready_after_ms=1500.0,
         engine_version="0.32.0",
         effective_config={
-            "additional_config.k3decode.decode_backend": _BACKENDS[slot.arm],
+            **dict.fromkeys(plan.allowed_config_differences, arm_of(plan, slot).decode_backend),
             "model_config.dtype": "torch.float32",
             "scheduler_config.max_num_seqs": "8",
         },
@@ -250,9 +264,33 @@ def _serve(plan: Plan, slot: BootSlot, variation: Variation, *, attempt: int) ->
         boots=(started, ready, stopped),
         cells=tuple(cells),
         requests=tuple(requests),
-        coverage=tuple(coverage),
+        coverage=example_coverage(steps, available=variation.coverage_available and not graphs),
         counters=tuple(counters),
+        graphs=example_graphs(steps) if graphs else (),
     )
+
+
+def _context(
+    plan: Plan, slot: BootSlot, cell: CellPlan, variation: Variation, boot_id: str
+) -> RequestContext:
+    candidate = slot.arm == "candidate"
+    aside = isinstance(cell, ServingCell) and cell.expects_fallback
+    speed = variation.candidate_speed if candidate and not aside else 1.0
+    return RequestContext(
+        nonce=variation.nonce,
+        boot_id=boot_id,
+        arm=slot.arm,
+        speed=speed * _noise(plan, slot),
+        greedy_gap_nats=variation.greedy_gap_nats,
+        greedy_differs=variation.greedy_differs,
+        failed_serving_requests=variation.failed_serving_requests if candidate else 0,
+        structured_output_broken=variation.structured_output_broken,
+    )
+
+
+def _longest_answer(plan: Plan) -> int:
+    """Tokens of the longest timed answer of a plan; 0 without one."""
+    return max((c.output_tokens for c in plan.cells if isinstance(c, ServingCell)), default=0)
 
 
 def _noise(plan: Plan, slot: BootSlot) -> float:
@@ -277,62 +315,3 @@ def _finished(
         request_count=len(records),
         client=example_client(len(measured)),
     )
-
-
-def _coverage(
-    cell: CellPlan, slot: BootSlot, boot_id: str, number: int, variation: Variation
-) -> list[CoverageSnapshot]:
-    backend = _BACKENDS[slot.arm]
-    path = variation.candidate_path if slot.arm == "candidate" else backend
-    reason = None if path == backend else "The batch is larger than the plan allows."
-    moments: tuple[tuple[Literal["before", "after"], int], ...] = (
-        ("before", number),
-        ("after", number + 1),
-    )
-    return [
-        CoverageSnapshot(
-            boot_id=boot_id,
-            cell_id=cell.cell_id,
-            moment=moment,
-            source="host" if variation.coverage_available else "unavailable",
-            configured_backend=backend if variation.coverage_available else None,
-            counts=_step_counts(path, reason, done) if variation.coverage_available else (),
-        )
-        for moment, done in moments
-    ]
-
-
-def _step_counts(path: str, reason: str | None, done: int) -> tuple[StepCount, ...]:
-    if done == 0:
-        return ()
-    return (
-        StepCount(kind="decode", path=path, reason=reason, count=_STEPS_PER_CELL * done),
-        StepCount(kind="prefill", path="stock", reason=None, count=4 * done),
-    )
-
-
-def _counters(
-    cell: CellPlan, boot_id: str, number: int, records: tuple[RequestRecord, ...]
-) -> list[EngineCounters]:
-    completed = [r.outcome for r in records if isinstance(r.outcome, Completed)]
-    prompts = float(sum(outcome.prompt_tokens for outcome in completed))
-    generated = float(sum(outcome.completion_tokens for outcome in completed))
-    before = 1000.0 * number
-    values: tuple[tuple[Literal["before", "after"], float, float], ...] = (
-        ("before", before, before),
-        ("after", before + prompts, before + generated),
-    )
-    return [
-        EngineCounters(
-            boot_id=boot_id,
-            cell_id=cell.cell_id,
-            moment=moment,
-            counters={
-                "vllm:generation_tokens_total": generation,
-                "vllm:prefix_cache_hits_total": 0.0,
-                "vllm:prefix_cache_queries_total": queries,
-                "vllm:prompt_tokens_total": queries,
-            },
-        )
-        for moment, queries, generation in values
-    ]
