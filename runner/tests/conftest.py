@@ -1,6 +1,6 @@
 """Fixtures shared by the runner's tests."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,11 @@ async def serve_fake() -> AsyncIterator[ServeFake]:
     await servers.close()
 
 
-@pytest.fixture(autouse=True)
-def small_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def small_guard() -> Iterator[None]:
     """Guards only a part of what it should, so that runs of fake engines stay fast."""
     part = Path(k3runner.__file__).parent / "separation"
-    monkeypatch.setattr("k3runner.run_watch.referee_files", lambda: (part,))
-    monkeypatch.setattr("k3runner.run_watch.subject_files", lambda _config: ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("k3runner.run_watch.referee_files", lambda: (part,))
+        patch.setattr("k3runner.run_watch.subject_files", lambda _config: ())
+        yield

@@ -164,7 +164,14 @@ async def _start() -> _Worker:
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
         )
-    reader, writer = await asyncio.open_connection(sock=ours)
+    try:
+        reader, writer = await asyncio.open_connection(sock=ours)
+    except BaseException:
+        # Interrupted before anybody knows of the process: nobody else would end it.
+        ours.close()
+        process.kill()
+        process.wait()
+        raise
     return _Worker(process, reader, writer)
 
 
