@@ -124,6 +124,8 @@ def test_model_widths_are_written_once() -> None:
         and isinstance(node.value, int)
         and not isinstance(node.value, bool)
         and node.value in widths
+        # An offset in machine code is written in hexadecimal and is no width.
+        and not (ast.get_source_segment(source.text, node) or "").startswith("0x")
     ]
     assert found == [], "take the number from k3decode.dims"
 

@@ -23,8 +23,9 @@ def test_readme_commands_are_the_commands_that_exist() -> None:
     section = README.split("\n## Commands\n")[1].split("\n## ")[0]
 
     named = re.findall(r"^### (\w+)$", section, re.MULTILINE)
-    known = (*app.registered_commands, *app.registered_groups)
-    assert sorted(named) == sorted(str(command.name) for command in known)
+    known = [str(command.name) for command in app.registered_commands]
+    known += [str(group.name) for group in app.registered_groups]
+    assert sorted(named) == sorted(known)
 
 
 def test_readme_settings_are_the_settings_that_exist() -> None:
