@@ -54,3 +54,8 @@ def test_nothing_to_measure_has_no_percentile() -> None:
     assert itl_percentile_ms([], 0.5) is None
     assert itl_percentile_ms([fail(a_request())], 0.5) is None
     assert itl_percentile_ms([a_request(events=events((10, 8)))], 0.5) is None
+
+
+def test_events_that_go_back_have_no_negative_latency() -> None:
+    request = a_request(events=events((20, 1), (10, 4)))
+    assert itl_ms(request) == ((0.0, 4),)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import canonical_json, parse_strict
 from k3bundle.derive import derive
-from k3bundle.plan import CellPlan, Plan
+from k3bundle.plan import BootSlot, CellPlan, Plan
 from k3bundle.request import RequestRecord, StreamEvent
+from k3bundle.speed_role import Excused, NonInferiority
 from k3bundle.subject import ArmName
 from k3bundle.verdict import Verdict
 
@@ -24,6 +25,7 @@ from .changes import (
 from .records import (
     CELLS,
     GATES,
+    SERVING,
     SKIPPED,
     a_plan,
     a_run,
@@ -33,10 +35,18 @@ from .records import (
     logprobs,
 )
 
+SPEED_CELLS: Final = (
+    SERVING.model_copy(update={"cell_id": "other", "speed": NonInferiority()}),
+    SERVING.model_copy(update={"cell_id": "excused", "speed": Excused(reason="Because.")}),
+    SERVING.model_copy(
+        update={"cell_id": "aside", "speed": NonInferiority(margin=0.5), "expects_fallback": True}
+    ),
+    SERVING.model_copy(update={"cell_id": "wide", "deployment": "wide"}),
+)
 HUGE: Final = 2**53 - 1
 RANK: Final = {"PASS": 0, "INCONCLUSIVE": 1, "INCOMPLETE": 2, "INVALID": 3, "FAIL": 4}
 QUICK: Final = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 OTHER: Final = (*range(7), 99)
 
@@ -74,7 +84,7 @@ changes = st.one_of(
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     chosen: list[CellPlan] = draw(
-        st.lists(st.sampled_from([*CELLS, SKIPPED]), min_size=1, max_size=4)
+        st.lists(st.sampled_from([*CELLS, *SPEED_CELLS, SKIPPED]), min_size=1, max_size=4)
     )
     order: list[ArmName] = draw(
         st.lists(st.sampled_from(["baseline", "candidate"]), min_size=1, max_size=5)
@@ -86,6 +96,12 @@ def plans(draw: st.DrawFn) -> Plan:
             "minimum_decided_share": draw(st.sampled_from([0.0, 0.5, 1.0])),
             "maximum_error_rate": draw(st.sampled_from([0.0, 0.01, 1.0])),
             "confidence": draw(st.sampled_from([0.5 + 2**-53, 0.95, 1 - 2**-53])),
+            "drift_adjusted": draw(st.booleans()),
+            "require_telemetry": draw(st.booleans()),
+            "maximum_client_lag_ms": draw(st.sampled_from([None, 0.0, 1e300])),
+            "maximum_concurrency_shortfall": draw(st.sampled_from([None, 0.0, 1.0])),
+            "maximum_telemetry_gap_ms": draw(st.sampled_from([None, 0.0, 1e300])),
+            "maximum_throttled_share": draw(st.sampled_from([None, 0.0, 1.0])),
         }
     )
     plan = a_plan(
@@ -94,12 +110,28 @@ def plans(draw: st.DrawFn) -> Plan:
         gates=gates,
         pairing=draw(st.sampled_from(["paired", "single"])),
     )
+    plan = plan.model_copy(update={"boots": draw(roles(plan.boots))})
     numbers = draw(st.sampled_from([None, 0]))
     if numbers is not None:
         same = tuple(slot.model_copy(update={"slot": numbers}) for slot in plan.boots)
         plan = plan.model_copy(update={"boots": same})
     arms = draw(st.sampled_from([plan.arms, (arm_spec("candidate"),)]))
     return plan.model_copy(update={"arms": arms})
+
+
+@st.composite
+def roles(draw: st.DrawFn, boots: tuple[BootSlot, ...]) -> tuple[BootSlot, ...]:
+    """Boots of any role and deployment, in whole null pairs and in none."""
+    changed: list[BootSlot] = []
+    for boot in boots:
+        role = draw(st.sampled_from(["compare", "compare", "null"]))
+        deployment = draw(st.sampled_from(["default", "default", "wide"]))
+        changed.append(boot.model_copy(update={"role": role, "deployment": deployment}))
+    if draw(st.booleans()):
+        null = (boots[0].model_copy(update={"role": "null", "arm": "baseline", "pair": 70}),) * 2
+        first = len(boots)
+        changed += [b.model_copy(update={"slot": first + i}) for i, b in enumerate(null)]
+    return tuple(changed)
 
 
 @st.composite

@@ -171,6 +171,16 @@ def test_a_plan_that_cannot_be_judged_never_passes(plan: Plan, words: str) -> No
     assert words in verdict.claims[0].sentence
 
 
+def test_a_cell_that_no_boot_runs_is_never_judged() -> None:
+    cells = tuple(cell.model_copy(update={"deployment": "wide"}) for cell in CELLS)
+    verdict = derive(a_run(a_plan(cells)))
+    assert verdict.status == "INCOMPLETE"
+    for cell in verdict.cells:
+        assert isinstance(cell, CellInvalid)
+        assert cell.cause == "missing_boots"
+        assert cell.reason == "No boot of the plan runs the cell."
+
+
 def test_a_plan_in_abba_order_has_two_pairs() -> None:
     assert plan_problem(a_plan()) is None
     assert [(p.number, p.baseline.slot, p.candidate.slot) for p in pairs(a_plan())] == [

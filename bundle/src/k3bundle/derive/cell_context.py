@@ -72,6 +72,8 @@ class CellContext:
 
     def missing_boots(self) -> Problem | None:
         """Say which boots have no result."""
+        if not self.boots and not self.missing_slots:
+            return Problem("missing_boots", "No boot of the plan runs the cell.")
         if not self.missing_slots:
             return None
         slots = listed([str(slot) for slot in self.missing_slots])

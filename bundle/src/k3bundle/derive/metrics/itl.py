@@ -71,5 +71,6 @@ def _gaps(request: RequestRecord) -> Iterator[tuple[int, int]]:
     for event in request.events:
         if event.tokens > 0:
             if before is not None:
-                yield event.at_ns - before, event.tokens
+                # Events that go back are refused elsewhere; here they must not pay for others.
+                yield max(0, event.at_ns - before), event.tokens
             before = event.at_ns
