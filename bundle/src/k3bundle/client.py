@@ -28,9 +28,9 @@ class ClientProcess(Record):
     requests: Count
     """Requests it sent."""
     received_bytes: Count
-    """Bytes of answers, without HTTP framing."""
+    """Bytes of answers, with the framing of HTTP chunks."""
     received_pieces: Count
-    """Pieces in which they came: one per event when the server flushes each event."""
+    """Reads in which they came: fewer than events where several came at once."""
     wall_ns: Nanoseconds
     """From the start of the measured part to its end."""
     cpu_ns: Nanoseconds

@@ -61,10 +61,10 @@ async def test_64_streams_of_one_token_events_are_received_whole_and_cheaply() -
     assert {record.outcome.status for record in result.records} == {"completed"}
     assert {len(record.events) for record in result.records} == {TOKENS}
     (process,) = result.client.processes
-    events = 2 * STREAMS * (TOKENS + 2)
-    assert process.received_pieces == events
+    events = 2 * STREAMS * TOKENS
+    assert process.received_bytes > 250 * events
     # CPU time per event in units of what parsing one event as JSON takes here and now, so that a
-    # slow or busy machine changes both. About 5 were measured; each event is parsed once.
+    # slow or busy machine changes both. About 3 were measured.
     cost = (process.cpu_ns + result.client.recording_cpu_ns) / events / _parse_ns()
     assert 1 < cost < 15
 

@@ -1,8 +1,6 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from k3runner.load.sse import ServerSentEvent, SseError, SseParser, is_plain
+from k3runner.load.sse import ServerSentEvent, SseError, SseParser
 
 TRANSCRIPT = (
     ": ping\r\n\r\n"
@@ -52,32 +50,3 @@ def test_finish_inside_an_event_says_so(rest: bytes) -> None:
 def test_feed_bytes_that_are_not_utf8_raises() -> None:
     with pytest.raises(SseError, match="not UTF-8"):
         SseParser().feed(b"data: \xff\n\n")
-
-
-@pytest.mark.parametrize(
-    ("content", "plain"),
-    [
-        (b"data: 1\n\n", True),
-        (b"data: 1\n\ndata: [DONE]\n\n", True),
-        (b"", False),
-        (b"data: 1\n\ndata: 2\n", False),
-        (b"data: 1\n\ndata: 2", False),
-        (b"data: 1\ndata: 2\n\n", False),
-        (b"data: 1\r\n\r\n", False),
-        (b": ping\n\ndata: 1\n\n", False),
-        (b"data: 1\n\n: ping\n\ndata: 2\n\n", False),
-        (b"data: 1\n\nevent: error\ndata: 2\n\n", False),
-        (b"data:1\n\n", False),
-        (b"data: 1\n\n\n\ndata: 2\n\n", False),
-        (b"data: \xff\n\n", False),
-    ],
-)
-def test_is_plain_is_one_line_of_data_per_event(content: bytes, plain: bool) -> None:
-    assert is_plain(content) is plain
-
-
-@given(st.lists(st.sampled_from(["a", "b\u20ac", "[DONE]", " ", "data: x"]), min_size=1))
-def test_plain_stream_holds_the_events_that_the_parser_finds(texts: list[str]) -> None:
-    content = "".join(f"data: {text}\n\n" for text in texts).encode()
-    assert is_plain(content)
-    assert [event.data for event in SseParser().feed(content)] == texts

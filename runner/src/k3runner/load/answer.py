@@ -22,6 +22,7 @@ from k3runner.load.answer_json import (
     MalformedAnswerError,
     Usage,
     parse_chunk,
+    parse_chunks,
     parse_logprobs,
 )
 from k3runner.load.sse import ServerSentEvent
@@ -92,17 +93,32 @@ class Answer:
         else:
             self._take_json(at_ns, event.data)
 
-    def take_plain_event(self, at_ns: int, content: bytes) -> None:
-        """Takes one event without a name from the bytes after `data: `.
+    def take_plain_events(self, stamps: list[int], data: list[bytes], sent_ns: int) -> None:
+        """Takes all events of a stream that has nothing else in it, at once.
 
         Args:
-            at_ns: Monotonic nanoseconds since the request was sent.
-            content: One line of JSON, or the end marker.
+            stamps: When each event came, on the monotonic clock.
+            data: What each event holds: one line of JSON, or the end marker.
+            sent_ns: When the request was sent.
         """
-        if content == _DONE_BYTES:
-            self._done = True
-        else:
-            self._take_json(at_ns, content)
+        lines = data[:-1] if data and data[-1] == _DONE_BYTES else data
+        try:
+            chunks = parse_chunks(lines)
+        except MalformedAnswerError:
+            # One by one, so that the event that is to blame is named.
+            for stamp, line in zip(stamps, data, strict=True):
+                self.take_event(stamp - sent_ns, ServerSentEvent("message", _text_of(line)))
+            return
+        for stamp, chunk, line in zip(stamps, chunks, lines, strict=False):
+            if chunk.error is not None:
+                self.fail("error_event", f"The stream carried an error: {_text_of(line)}")
+            if self.failed:
+                return
+            try:
+                self._take_chunk(stamp - sent_ns, chunk)
+            except MalformedAnswerError as error:
+                self.fail("malformed_event", f"Not what is due: {error}: {_text_of(line)}")
+        self._done |= len(lines) < len(data)
 
     def take_block(self, at_ns: int, body: bytes) -> None:
         """Takes the whole body of an answer that was not streamed."""

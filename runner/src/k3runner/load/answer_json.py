@@ -10,7 +10,15 @@ import msgspec
 
 from k3bundle.request import TokenLogprob
 
-__all__ = ["Choice", "Chunk", "MalformedAnswerError", "Usage", "parse_chunk", "parse_logprobs"]
+__all__ = [
+    "Choice",
+    "Chunk",
+    "MalformedAnswerError",
+    "Usage",
+    "parse_chunk",
+    "parse_chunks",
+    "parse_logprobs",
+]
 
 _TOKEN_ID = "token_id:"  # noqa: S105
 Whole = Annotated[int, msgspec.Meta(ge=0)]
@@ -100,6 +108,22 @@ def parse_chunk(content: bytes | str) -> Chunk:
         return _DECODER.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedAnswerError(str(error)) from error
+
+
+def parse_chunks(lines: list[bytes]) -> list[Chunk]:
+    """Reads many events in one call.
+
+    Raises:
+        MalformedAnswerError: One of them is none.
+    """
+    try:
+        chunks: list[Chunk] = _DECODER.decode_lines(b"\n".join(lines))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedAnswerError(str(error)) from error
+    # A line without anything is skipped by the decoder and is no event.
+    if len(chunks) != len(lines):
+        raise MalformedAnswerError(f"{len(lines)} lines hold {len(chunks)} events")
+    return chunks
 
 
 def parse_logprobs(choice: Choice) -> list[TokenLogprob]:

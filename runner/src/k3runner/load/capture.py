@@ -46,8 +46,10 @@ class Capture:
     """How it ended."""
     detail: str = ""
     """What went wrong, in a few words; empty when nothing did."""
+    chunked: bool = False
+    """Whether the content still has the framing of HTTP chunks; `bodies` takes it off later."""
     content: bytearray = field(default_factory=bytearray)
-    """The body, without HTTP framing."""
+    """The body as it came."""
     stamps: "array[int]" = field(default_factory=lambda: array("q"))
     """When each piece was received."""
     ends: "array[int]" = field(default_factory=lambda: array("q"))

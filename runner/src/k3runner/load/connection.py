@@ -1,8 +1,8 @@
 """One connection to a server, and the pool that keeps idle ones.
 
-Receiving does three things per read: take the time, take off the HTTP framing (httptools), keep the
-bytes. Everything else is done outside of the measuring process. Why not a general HTTP client:
-docs/decisions/0007-load-client.md.
+Receiving a stream does three things per read: take the time, keep the bytes, look whether they are
+the last. Everything else is done outside of the measuring process, the framing of chunks included.
+Why not a general HTTP client: docs/decisions/0007-load-client.md.
 """
 
 import asyncio
@@ -22,7 +22,11 @@ _IDLE_LIMIT_NS = 2_000_000_000
 """Servers close idle connections after 5 s. Ours are given up before that, because a request on a
 connection that is just being closed would count as failed."""
 _CONNECT_LIMIT_S = 10.0
-_COMMENT = b":"
+_HEAD_END = b"\r\n\r\n"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+_NO_CHUNK = b"0\r\n\r\n"
+_EVENT = b"data:"
+"""A hung engine may still send comments: only events are progress."""
 
 
 class Connection(asyncio.Protocol):
@@ -37,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser | None = None
         self._ended: asyncio.Future[None] | None = None
         self._now = 0
+        self._head = b""
         self._has_length = False
         self._headers_seen = False
 
@@ -53,6 +58,7 @@ class Connection(asyncio.Protocol):
             return
         self.capture = capture
         self._parser = httptools.HttpResponseParser(self)
+        self._head = b""
         self._has_length = self._headers_seen = False
         self._ended = asyncio.get_running_loop().create_future()
         self._transport.write(payload)
@@ -81,13 +87,46 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop for every read."""
-        self._now = time.monotonic_ns()
-        if self.capture is None or self._parser is None:
+        now_ns = time.monotonic_ns()
+        capture = self.capture
+        if capture is None:
             # Nothing was asked, so nothing after this could be told apart from an answer.
             self.close()
+        elif capture.chunked:
+            self._keep(capture, data, now_ns)
+        else:
+            self._now = now_ns
+            self._parse(capture, data)
+
+    def _keep(self, capture: Capture, data: bytes, now_ns: int) -> None:
+        content = capture.content
+        content += data
+        capture.stamps.append(now_ns)
+        capture.ends.append(len(content))
+        if _EVENT in data:
+            capture.progress_ns = now_ns
+        if content.endswith(_LAST_CHUNK) or content == _NO_CHUNK:
+            self._finish_whole()
+
+    def _parse(self, capture: Capture, data: bytes) -> None:
+        """Reads the head, and a body that is not chunked."""
+        if self._parser is None:
             return
         try:
-            self._parser.feed_data(data)
+            if self._headers_seen:
+                self._parser.feed_data(data)
+                return
+            head, blank, rest = (self._head + data).partition(_HEAD_END)
+            if not blank:
+                self._head = head
+                if not b"HTTP/1.".startswith(head[:7]):
+                    self.end("malformed", "the response does not begin like one")
+                return
+            self._parser.feed_data(head + blank)
+            if rest and capture.chunked:
+                self._keep(capture, rest, self._now)
+            elif rest and self.capture is not None:
+                self._parser.feed_data(rest)
         except httptools.HttpParserError as error:
             self.end("malformed", str(error))
 
@@ -102,10 +141,14 @@ class Connection(asyncio.Protocol):
         else:
             self._finish("closed", repr(error) if error else "the server closed the connection")
 
-    def on_header(self, name: bytes, _value: bytes) -> None:
+    def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser."""
-        if name.lower() in (b"content-length", b"transfer-encoding"):
+        named = name.lower()
+        if named == b"content-length":
             self._has_length = True
+        elif named == b"transfer-encoding" and self.capture is not None:
+            self._has_length = True
+            self.capture.chunked = value.strip().lower() == b"chunked"
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -114,19 +157,18 @@ class Connection(asyncio.Protocol):
             self.capture.status = self._parser.get_status_code()
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser for every piece of the body."""
-        capture = self.capture
-        if capture is None:
-            return
-        capture.content += body
-        capture.stamps.append(self._now)
-        capture.ends.append(len(capture.content))
-        # A hung engine may still send comments: they are no progress.
-        if not body.startswith(_COMMENT):
-            capture.progress_ns = self._now
+        """Called by the parser for every piece of a body that is not chunked."""
+        if self.capture is not None:
+            self.capture.content += body
+            self.capture.stamps.append(self._now)
+            self.capture.ends.append(len(self.capture.content))
+            self.capture.progress_ns = self._now
 
     def on_message_complete(self) -> None:
-        """Called by the parser at the end of the response."""
+        """Called by the parser at the end of a body that is not chunked."""
+        self._finish_whole()
+
+    def _finish_whole(self) -> None:
         reusable = self._parser is not None and self._parser.should_keep_alive()
         self._finish("complete", "")
         if not reusable:

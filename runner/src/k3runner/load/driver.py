@@ -39,9 +39,9 @@ class PhaseStats:
     requests: int
     """Requests that were sent."""
     received_bytes: int
-    """Bytes of bodies."""
+    """Bytes of bodies, with the framing of chunks."""
     received_pieces: int
-    """Pieces of bodies."""
+    """Reads in which they came."""
     wall_ns: int
     """From start to end."""
     cpu_ns: int

@@ -6,8 +6,9 @@ from k3bundle.canonical import canonical_json, sha256_hex
 from k3bundle.request import RequestRecord
 from k3runner.load.answer import Answer, FailureKind
 from k3runner.load.capture import Capture
+from k3runner.load.framing import FramingError, bodies, plain_events
 from k3runner.load.planned import PlannedRequest
-from k3runner.load.sse import PLAIN_END, PLAIN_START, SseError, SseParser, is_plain
+from k3runner.load.sse import SseError, SseParser
 
 __all__ = ["Recorded", "answer_of", "record_of"]
 
@@ -74,14 +75,10 @@ def answer_of(capture: Capture, *, streamed: bool) -> Answer:
         streamed: Whether events were asked for.
     """
     answer = Answer()
-    if capture.status not in (0, _HTTP_OK):
-        text = bytes(capture.content[:_QUOTED_BYTES]).decode("utf-8", "replace")
-        answer.fail("http_status", f"Status 200 was due, found {capture.status}: {text}")
-    elif streamed:
-        _take_events(answer, capture)
-    elif capture.ending == "complete":
-        last_ns = capture.stamps[-1] if capture.stamps else capture.ended_ns
-        answer.take_block(last_ns - capture.sent_ns, bytes(capture.content))
+    try:
+        _take_body(answer, capture, streamed=streamed)
+    except FramingError as error:
+        answer.fail("malformed_event", f"The response is not HTTP: {error}.")
     # The first failure wins, so what a stream said about itself comes before how it ended.
     if capture.ending == "timeout":
         answer.fail("timeout", f"The server made no progress: {capture.detail}.")
@@ -95,36 +92,34 @@ def answer_of(capture: Capture, *, streamed: bool) -> Answer:
     return answer
 
 
-def _take_events(answer: Answer, capture: Capture) -> None:
-    content = bytes(capture.content)
-    if capture.ending == "complete" and is_plain(content):
-        _take_plain_events(answer, capture, content)
-        return
+def _take_body(answer: Answer, capture: Capture, *, streamed: bool) -> None:
+    ok = capture.status == _HTTP_OK
+    if ok and streamed and capture.ending == "complete":
+        plain = plain_events(capture)
+        if plain is not None:
+            answer.take_plain_events(plain.stamps, plain.data, capture.sent_ns)
+            return
+    pieces = bodies(capture)
+    content = b"".join(piece for _, piece in pieces)
+    if capture.status and not ok:
+        text = content[:_QUOTED_BYTES].decode("utf-8", "replace")
+        answer.fail("http_status", f"Status 200 was due, found {capture.status}: {text}")
+    elif streamed:
+        _take_events(answer, capture, pieces)
+    elif capture.ending == "complete":
+        last_ns = pieces[-1][0] if pieces else capture.ended_ns
+        answer.take_block(last_ns - capture.sent_ns, content)
+
+
+def _take_events(answer: Answer, capture: Capture, pieces: list[tuple[int, bytes]]) -> None:
     parser = SseParser()
-    sent_ns = capture.sent_ns
     try:
-        for stamp, piece in capture.pieces():
+        for stamp, piece in pieces:
             for event in parser.feed(piece):
-                answer.take_event(stamp - sent_ns, event)
+                answer.take_event(stamp - capture.sent_ns, event)
             if answer.failed:
                 return
     except SseError as error:
         answer.fail("malformed_event", str(error))
     if capture.ending == "complete" and not parser.finish():
         answer.fail("cut_stream", "The stream ended inside an event.")
-
-
-def _take_plain_events(answer: Answer, capture: Capture, content: bytes) -> None:
-    """The same for a stream of nothing but `data: ` lines, at a fraction of the cost."""
-    sent_ns, ends, stamps = capture.sent_ns, capture.ends, capture.stamps
-    start = piece = 0
-    while start < len(content):
-        end = content.find(PLAIN_END, start) + len(PLAIN_END)
-        # An event came with the piece that holds its last byte.
-        while ends[piece] < end:
-            piece += 1
-        line = content[start + len(PLAIN_START) : end - len(PLAIN_END)]
-        answer.take_plain_event(stamps[piece] - sent_ns, line)
-        if answer.failed:
-            return
-        start = end

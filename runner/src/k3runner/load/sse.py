@@ -5,12 +5,7 @@ Bytes may be cut anywhere, also inside a UTF-8 character or between CR and LF.
 
 from typing import NamedTuple
 
-__all__ = ["PLAIN_END", "PLAIN_START", "ServerSentEvent", "SseError", "SseParser", "is_plain"]
-
-PLAIN_START = b"data: "
-"""How an event of a plain stream begins."""
-PLAIN_END = b"\n\n"
-"""How it ends."""
+__all__ = ["ServerSentEvent", "SseError", "SseParser"]
 
 
 class SseError(Exception):
@@ -70,27 +65,6 @@ class SseParser:
             self._data.append(value)
         elif field == "event":
             self._name = value
-
-
-def is_plain(content: bytes) -> bool:
-    """Whether a whole stream holds nothing but events of one `data: ` line each, in UTF-8.
-
-    Nearly every stream does. Anything else, such as comments, names, other line ends or an event
-    that was cut, is for the parser.
-    """
-    events = content.count(PLAIN_END + PLAIN_START) + 1
-    if (
-        not content.startswith(PLAIN_START)
-        or not content.endswith(PLAIN_END)
-        or content.count(b"\n") != len(PLAIN_END) * events
-        or b"\r" in content
-    ):
-        return False
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _split(content: bytes) -> tuple[list[bytes], bytes]:

@@ -22,7 +22,7 @@ from scipy import stats
 from k3bundle.derive.metrics.throughput import output_tokens_per_s
 from k3bundle.derive.metrics.tpot import tpot_ms
 from k3bundle.derive.metrics.ttft import ttft_ms
-from k3runner_testing.measurements.bench_serve import run_bench_serve
+from k3runner_testing.measurements.bench_serve import RunBenchServe, bench_serve
 from k3runner_testing.measurements.conditions import conditions
 from k3runner_testing.measurements.own_client import (
     ServedRequest,
@@ -47,6 +47,7 @@ class _Round:
     ttft_ms: float
     tpot_ms: float
     output_tokens_per_s: float
+    cpu_us_per_token: float
 
 
 def main(arguments: list[str]) -> int:
@@ -64,9 +65,13 @@ def main(arguments: list[str]) -> int:
         folder = Path(text)
         model = write_tiny_model(python, folder)
         before = conditions()
-        with vllm_server(python, model, folder / "engine.log") as url:
+        with (
+            vllm_server(python, model, folder / "engine.log") as url,
+            bench_serve(python, model, folder) as run_bench_serve,
+        ):
             run_own_client(url, _WARM_UP)
-            theirs, ours = _rounds(python, model, url, folder)
+            run_bench_serve(url, _WARM_UP)
+            theirs, ours = _rounds(url, run_bench_serve)
             served = run_with_server_metrics(url, replace(_WORKLOAD, seed="served"))
     metrics = {
         name: _compare([getattr(r, name) for r in theirs], [getattr(r, name) for r in ours])
@@ -78,6 +83,10 @@ def main(arguments: list[str]) -> int:
         "workload": vars(_WORKLOAD),
         "order": "A-B-B-A, A is vllm bench serve",
         "rounds": metrics,
+        "cpu_us_per_token": {
+            "vllm_bench_serve": [one.cpu_us_per_token for one in theirs],
+            "ours": [one.cpu_us_per_token for one in ours],
+        },
         "per_request": requests,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +96,7 @@ def main(arguments: list[str]) -> int:
     return 0 if agree and requests["summary"]["fits"] else 1
 
 
-def _rounds(python: Path, model: Path, url: str, folder: Path) -> tuple[list[_Round], list[_Round]]:
+def _rounds(url: str, run_bench_serve: RunBenchServe) -> tuple[list[_Round], list[_Round]]:
     theirs: list[_Round] = []
     ours: list[_Round] = []
     order = ("theirs", "ours", "ours", "theirs") * _BLOCKS
@@ -95,23 +104,26 @@ def _rounds(python: Path, model: Path, url: str, folder: Path) -> tuple[list[_Ro
         # Prompts of their own: nothing that one client sent is known to the server afterwards.
         workload = replace(_WORKLOAD, seed=f"round-{number}")
         if who == "theirs":
-            found = run_bench_serve(python, model, url, workload, folder)
+            found = run_bench_serve(url, workload)
             if found.completed != workload.requests:
                 raise SystemExit(f"vllm bench serve completed {found.completed} requests")
-            theirs.append(_Round(found.ttft_ms, found.tpot_ms, found.output_tokens_per_s))
+            cpu_us = found.cpu_ns / found.output_tokens / 1e3
+            theirs.append(_Round(found.ttft_ms, found.tpot_ms, found.output_tokens_per_s, cpu_us))
         else:
             ours.append(_own_round(url, workload))
     return theirs, ours
 
 
 def _own_round(url: str, workload: Workload) -> _Round:
-    records = run_own_client(url, workload).load.records
+    run = run_own_client(url, workload)
+    records = run.load.records
     rate = output_tokens_per_s(records)
     ttft = [value for value in map(ttft_ms, records) if value is not None]
     tpot = [value for value in map(tpot_ms, records) if value is not None]
     if rate is None or len(ttft) != workload.requests or len(tpot) != workload.requests:
         raise SystemExit("a request of our client failed")
-    return _Round(statistics.mean(ttft), statistics.mean(tpot), rate)
+    cpu_us = run.cpu_ns / (workload.requests * workload.output_tokens) / 1e3
+    return _Round(statistics.mean(ttft), statistics.mean(tpot), rate, cpu_us)
 
 
 def _compare(theirs: Sequence[float], ours: Sequence[float]) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from k3runner_testing.measurements.workload import EXTRA_BODY, MODEL, Workload
 
-__all__ = ["BenchServe", "run_bench_serve"]
+__all__ = ["BenchServe", "RunBenchServe", "bench_serve"]
 
-_SCRIPT = Path(__file__).with_name("bench_serve_script.py")
+_SCRIPT = Path(__file__).with_name("bench_serve_process.py")
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -39,45 +41,71 @@ class BenchServe:
     """CPU time of its benchmark."""
 
 
-def run_bench_serve(
-    engine_python: Path, model: Path, url: str, workload: Workload, folder: Path
-) -> BenchServe:
-    """Runs a workload.
+RunBenchServe = Callable[[str, Workload], BenchServe]
+"""Runs a workload against a base URL."""
+
+
+@contextmanager
+def bench_serve(engine_python: Path, model: Path, folder: Path) -> Iterator[RunBenchServe]:
+    """Starts `vllm bench serve` once, for any number of runs.
 
     Args:
         engine_python: Python of the engine's environment.
         model: Folder of the model, for its tokenizer.
-        url: Base URL of the server.
-        workload: What to send.
         folder: Where its files go.
 
     Raises:
-        SystemExit: It failed, with its last words.
+        SystemExit: A run failed, with its last words.
     """
-    prompts, cost = folder / "prompts.jsonl", folder / "cost.json"
-    workload.write_prompts(prompts)
     log = folder / "bench-serve.log"
-    with log.open("ab") as sink:
-        done = subprocess.run(
-            [
-                *(str(engine_python), str(_SCRIPT)),
-                *(str(prompts), str(cost), str(workload.output_tokens)),
-                *("--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions"),
-                *("--model", MODEL, "--tokenizer", str(model)),
-                *("--dataset-name", "custom", "--num-prompts", str(workload.requests)),
-                *("--ignore-eos", "--disable-tqdm"),
-                *("--max-concurrency", str(workload.concurrency)),
-                *("--extra-body", json.dumps(EXTRA_BODY), "--ready-check-timeout-sec", "0"),
-                *("--save-result", "--result-dir", str(folder)),
-                *("--result-filename", "bench-serve.json"),
-            ],
-            stdout=sink,
-            stderr=subprocess.STDOUT,
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [str(engine_python), str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=sink,
             env={**os.environ, **_ENVIRONMENT},
-            check=False,
+            text=True,
         )
-    if done.returncode != 0:
-        raise SystemExit(f"vllm bench serve failed:\n{log.read_text('utf-8', 'replace')[-2000:]}")
+
+    def run(url: str, workload: Workload) -> BenchServe:
+        prompts, cost = folder / "prompts.jsonl", folder / "cost.json"
+        workload.write_prompts(prompts)
+        wanted = {
+            "prompts": str(prompts),
+            "cost": str(cost),
+            "output_tokens": workload.output_tokens,
+            "arguments": _arguments(url, model, workload, folder),
+        }
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("the process has no pipes")
+        process.stdin.write(json.dumps(wanted) + "\n")
+        process.stdin.flush()
+        if process.stdout.readline() != "done\n":
+            words = log.read_text("utf-8", "replace")[-2000:]
+            raise SystemExit(f"vllm bench serve failed:\n{words}")
+        return _result(folder, cost)
+
+    try:
+        yield run
+    finally:
+        process.communicate(timeout=60)
+
+
+def _arguments(url: str, model: Path, workload: Workload, folder: Path) -> list[str]:
+    return [
+        *("--backend", "openai", "--base-url", url, "--endpoint", "/v1/completions"),
+        *("--model", MODEL, "--tokenizer", str(model)),
+        *("--dataset-name", "custom", "--num-prompts", str(workload.requests)),
+        *("--ignore-eos", "--disable-tqdm"),
+        *("--max-concurrency", str(workload.concurrency)),
+        *("--extra-body", json.dumps(EXTRA_BODY), "--ready-check-timeout-sec", "0"),
+        *("--save-result", "--result-dir", str(folder)),
+        *("--result-filename", "bench-serve.json"),
+    ]
+
+
+def _result(folder: Path, cost: Path) -> BenchServe:
     found = json.loads((folder / "bench-serve.json").read_text("utf-8"))
     return BenchServe(
         completed=found["completed"],

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from k3runner_testing.measurements.bench_serve import run_bench_serve
+from k3runner_testing.measurements.bench_serve import bench_serve
 from k3runner_testing.measurements.conditions import conditions
 from k3runner_testing.measurements.own_client import OwnRun, run_own_client
 from k3runner_testing.measurements.vllm_server import write_tiny_model
@@ -39,7 +39,7 @@ _FAST_TICK_MS = 1e3 * _STREAMS / 22_000
 _COMPARED = Workload(requests=64, concurrency=_STREAMS, prompt_words=8, output_tokens=300)
 _COMPARED_TICK_MS = 16.0
 """4,000 events/s: a pace at which both clients keep up."""
-_ROUNDS = 2
+_ROUNDS = 5
 
 
 def main(arguments: list[str]) -> int:
@@ -142,9 +142,12 @@ def _compare(
 ) -> dict[str, Any]:
     ours: list[float] = []
     theirs: list[float] = []
-    with _fast_server(_COMPARED_TICK_MS, cores[1]) as (url, _):
+    with (
+        _fast_server(_COMPARED_TICK_MS, cores[1]) as (url, _),
+        bench_serve(engine_python, model, folder) as run_bench_serve,
+    ):
         for _ in range(_ROUNDS):
-            found = run_bench_serve(engine_python, model, url, _COMPARED, folder)
+            found = run_bench_serve(url, _COMPARED)
             theirs.append(found.cpu_ns / found.output_tokens / 1e3)
             run = run_own_client(url, _COMPARED)
             ours.append(run.cpu_ns / _token_events(run) / 1e3)
