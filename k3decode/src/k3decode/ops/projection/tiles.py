@@ -39,8 +39,9 @@ class TableRow:
 
 # Tile is blocks per warp x warps with rows of their own x warps that share rows; ring the stages.
 # Reasons: CTAs and their height, and a median, launches one behind the other on an H200, weights
-# from memory, of the weight named. Each row was the fastest of two to six that were tried, and at 1
-# and 2 tokens FP32 arithmetic is kept where matrix instructions gain less than 2 %.
+# from memory, of the weight named. Each row was the fastest of two to six that were tried and that
+# spill no registers on any architecture; at 1 and 2 tokens FP32 arithmetic is kept where matrix
+# instructions gain less than 2 %.
 _TEXT = """
 m    blocks columns tile   ring split phase unit reason
  1    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 1.4 us
@@ -88,10 +89,10 @@ m    blocks columns tile   ring split phase unit reason
 64    25-40     inf 1x4x2     4     8     4   64 9 x 8 CTAs of 4 blocks; 560 x 7168: 8.4 us
 64    41-60     inf 4x1x8     4     8     8   32 14 x 8 CTAs of 4 blocks; 896 x 3584: 7.2 us
 64   61-132     inf 4x1x8     4     4     8   32 24 x 4 CTAs of 4 blocks; 1536 x 7168: 14.2 us
-64  133-264     inf 4x2x4     4     4     8   32 26 x 4 CTAs of 8 blocks; 3216 x 7168: 23.7 us
+64  133-264     inf 2x4x2     4     4     4   64 26 x 4 CTAs of 8 blocks; 3216 x 7168: 23.7 us
 64  265-396     inf 2x3x4     3     2     4   64 66 x 2 CTAs of 6 blocks; 6288 x 7168: 33.0 us
 64  397-528     inf 2x2x4     4     1     4   64 112 CTAs of 4 blocks; 7168 x 1536: 12.8 us
-64  529-660     inf 5x2x4     3     2     8   32 64 x 2 CTAs of 10 blocks; 10240 x 7168: 55.1 us
+64  529-660     inf 1x5x2     5     1     4   64 128 CTAs of 5 blocks; 10240 x 7168: 56.1 us
 64  661-inf     inf 2x5x3     4     1     6   32 128 CTAs of 10 blocks; 20480 x 7168: 94.6 us
 """
 
