@@ -76,18 +76,7 @@ def kda_step(  # noqa: PLR0917
         [3 * channels, channels, config.gate_rank, config.heads], -1
     )
     raw_decay = (factor @ weights.f_b.float().T).to(torch.bfloat16).float()
-    layer = KdaWeights(
-        in_proj=torch.empty(0),
-        f_b_proj=weights.f_b,
-        o_proj=torch.empty(0),
-        conv_weight=weights.conv,
-        a_log=weights.a_log,
-        dt_bias=weights.dt_bias,
-        o_norm=weights.o_norm,
-        gate_lower_bound=config.gate_lower_bound,
-        qk_norm_eps=config.qk_norm_eps,
-        norm_eps=config.norm_eps,
-    )
+    layer = _kda_layer(weights, config)
     window_pages = slots[served, 0].long()
     windows = conv_state[window_pages]
     places = last[served][:, None] + torch.arange(3)
@@ -109,3 +98,18 @@ def kda_step(  # noqa: PLR0917
         memory[slots[served, t][kept].long()] = after.memory[kept]
     rows[served] = found.to(torch.bfloat16)
     conv_state[window_pages] = torch.cat([taps[:, 1:], used[..., : 3 * channels]], dim=1)
+
+
+def _kda_layer(weights: KdaStepWeights, config: KdaConfig) -> KdaWeights:
+    return KdaWeights(
+        in_proj=torch.empty(0),
+        f_b_proj=weights.f_b,
+        o_proj=torch.empty(0),
+        conv_weight=weights.conv,
+        a_log=weights.a_log,
+        dt_bias=weights.dt_bias,
+        o_norm=weights.o_norm,
+        gate_lower_bound=config.gate_lower_bound,
+        qk_norm_eps=config.qk_norm_eps,
+        norm_eps=config.norm_eps,
+    )

@@ -69,23 +69,8 @@ def kda_step(  # noqa: PLR0917
         KernelInputError: an input is not as described.
         UnsupportedGpuError: no kernel for this GPU.
     """
-    rows = out.shape[0] if out.ndim else 0
-    requests = rows // config.tokens
     check = InputCheck("kda")
-    check.rows(rows)
-    check.require(
-        rows == requests * config.tokens,
-        f"out: expected a multiple of {config.tokens} rows, {config.tokens} tokens per request, "
-        f"found {rows}",
-    )
-    check.tensor(
-        "out",
-        out,
-        dtype=torch.bfloat16,
-        shape=[rows, config.channels],
-        stride_multiple=_VECTOR_WIDTH,
-    )
-    _check_projection(check, projection, rows, config)
+    requests = _check_rows(check, projection, out, config)
     _check_weights(check, weights, config)
     _check_slots(check, slots, accepted, requests, config)
     _check_state(check, conv_state, memory, config)
@@ -130,7 +115,22 @@ def _check_slots(
     )
 
 
-def _check_projection(check: InputCheck, projection: Tensor, rows: int, config: KdaConfig) -> None:
+def _check_rows(check: InputCheck, projection: Tensor, out: Tensor, config: KdaConfig) -> int:
+    """Return the number of requests."""
+    rows = out.shape[0] if out.ndim else 0
+    check.rows(rows)
+    check.require(
+        rows % config.tokens == 0,
+        f"out: expected a multiple of {config.tokens} rows, {config.tokens} tokens per request, "
+        f"found {rows}",
+    )
+    check.tensor(
+        "out",
+        out,
+        dtype=torch.bfloat16,
+        shape=[rows, config.channels],
+        stride_multiple=_VECTOR_WIDTH,
+    )
     check.tensor(
         "projection",
         projection,
@@ -143,6 +143,7 @@ def _check_projection(check: InputCheck, projection: Tensor, rows: int, config: 
         f"projection: expected at least {config.projection_width} columns, found "
         f"{list(projection.shape)}",
     )
+    return rows // config.tokens
 
 
 def _check_weights(check: InputCheck, weights: KdaStepWeights, config: KdaConfig) -> None:
