@@ -25,7 +25,8 @@ brings."""
 _STOCK_KERNELS: Final = ("stock_attention", "stock_gemm")
 _ACCEPTED_TOKENS: Final = 2
 """Draft tokens accepted of each verified draft."""
-_MOMENTS: Final[tuple[Literal["before"], Literal["after"]]] = ("before", "after")
+_Moment = Literal["before", "after"]
+_MOMENTS: Final[tuple[_Moment, _Moment]] = ("before", "after")
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _drafts(plan: Plan, deployment: str) -> int:
 def _table(
     steps: ServedSteps,
     cell: RunnableCell,
-    moment: Literal["before", "after"],
+    moment: _Moment,
     counted: dict[tuple[int, int, GraphMode], int],
 ) -> GraphTable:
     return GraphTable(
@@ -177,7 +178,7 @@ def example_counters(
         }
         before |= {name: _COUNTED_BEFORE * number for name in growth if "spec_decode" in name}
     after = {name: before[name] + grown for name, grown in growth.items()}
-    values = zip(_MOMENTS, (before, after), strict=True)
+    values: tuple[tuple[_Moment, dict[str, float]], ...] = (("before", before), ("after", after))
     return tuple(
         EngineCounters(boot_id=boot_id, cell_id=cell.cell_id, moment=moment, counters=counters)
         for moment, counters in values

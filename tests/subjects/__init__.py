@@ -1,0 +1,1 @@
+"""Shipped subjects, from the plan to the report, on recorded data."""

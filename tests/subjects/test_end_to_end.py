@@ -1,0 +1,192 @@
+"""Every shipped subject gives a plan, records that verify, a verdict and a report.
+
+The records are made, not measured: they have the shape of a run on a node of eight GB300.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k3bundle.archive import archive_bytes
+from k3bundle.bundle import parse_records
+from k3bundle.derive import derive
+from k3bundle.environment import GpuFacts, NodeFacts
+from k3bundle.plan import Plan
+from k3bundle.policy import Policy
+from k3bundle.seal import seal
+from k3bundle.verdict import CellInvalid, CellPass, ServingEvidence, Verdict
+from k3bundle.verify import verify
+from k3bundle_testing import example_signer, good_records, good_run_files
+from k3bundle_testing.sealing import SEALED_AT_UTC
+from k3runner.node_facts import read_node_facts
+from k3runner.plan import build_plan
+from k3runner.report.files import write_reports
+from k3runner.report.source import load_view
+from k3runner.subjects import load_subject
+from k3runner.subjects.definition import Subject
+from k3runner.subjects.scope import Excuse
+from k3runner.tiers import load_tier
+from k3runner.tiers.loading import Tier
+
+GPU_SUBJECTS = ("deepseek-v41-flash", "kimi-k3-k3decode", "kimi-k3-upstream")
+SUBJECTS = (*GPU_SUBJECTS, "k3-tiny")
+
+
+@pytest.fixture(scope="module")
+def node() -> NodeFacts:
+    gpu = GpuFacts(name="NVIDIA GB300", memory_bytes=1 << 38, compute_capability="10.3")
+    facts = {"gpus": (gpu,) * 8, "cpu_count": 144, "driver_version": "600.1"}
+    return read_node_facts().model_copy(update=facts)
+
+
+def _fewer_requests(tier: Tier) -> Tier:
+    """The tier with one request for each stream: the same cells and boots, fewer records."""
+    sweeps = (replace(one, requests_per_stream=1, minimum_requests=1) for one in tier.sweeps)
+    return replace(tier, sweeps=tuple(sweeps))
+
+
+def _fewer_streams(tier: Tier) -> Tier:
+    """The tier with two sizes and the one beyond the prepared tokens."""
+    return replace(tier, sweeps=tuple(replace(one, concurrency=(1, 9)) for one in tier.sweeps))
+
+
+def _excusing(name: str, *cells: str) -> Subject:
+    subject = load_subject(name)
+    excuses = tuple(Excuse(one, "Long prompts are bound by prefill.") for one in cells)
+    return replace(subject, scope=replace(subject.scope, excuses=excuses))
+
+
+def _judged(plan: Plan, node: NodeFacts, **changes: Any) -> Verdict:
+    return derive(good_records(plan=plan, environment=node, **changes))
+
+
+def _reported(plan: Plan, node: NodeFacts, folder: Path) -> Verdict:
+    """Seal a run of the plan in which the candidate is faster, verify it and write its report."""
+    run = good_run_files(plan=plan, environment=node, candidate_speed=1.3)
+    files = seal(run, example_signer(), SEALED_AT_UTC)
+    assert verify(files, Policy(require_standard=True)).findings == ()
+    bundle = folder / "run.k3b"
+    bundle.write_bytes(archive_bytes(files))
+    view = load_view(bundle)
+    forms = {name: folder / f"report.{name}" for name in ("html", "md", "json")}
+    write_reports(
+        view, html=forms["html"], markdown=forms["md"], json_file=forms["json"], echo=print
+    )
+    verdict = derive(parse_records(files))
+    page, text = forms["html"].read_text(), forms["md"].read_text()
+    for cell in plan.cells:
+        assert cell.cell_id in page
+        assert f"| `{cell.cell_id}` |" in text
+    found = json.loads(forms["json"].read_text())
+    assert {one["name"]: one["status"] for one in found["claims"]} == _claims(verdict)
+    assert text.splitlines()[0].endswith(verdict.status)
+    return verdict
+
+
+def _claims(verdict: Verdict) -> dict[str, str]:
+    return {claim.name: claim.status for claim in verdict.claims}
+
+
+def _faster_in(verdict: Verdict) -> str:
+    return next(one.label for one in verdict.headline if one.name == "faster_cells")
+
+
+@pytest.mark.parametrize("subject", GPU_SUBJECTS)
+def test_quick_with_a_faster_candidate_passes_every_claim(
+    subject: str, node: NodeFacts, tmp_path: Path
+) -> None:
+    plan = build_plan(load_tier("quick"), load_subject(subject), node, "paired")
+    verdict = _reported(plan, node, tmp_path)
+    assert verdict.status == "PASS"
+    assert set(_claims(verdict).values()) == {"PASS"}
+    assert _faster_in(verdict).endswith(": 4 of 4 supported cells")
+
+
+def test_quick_of_the_small_model_has_no_answers_and_so_no_speed(
+    node: NodeFacts, tmp_path: Path
+) -> None:
+    plan = build_plan(load_tier("quick"), load_subject("k3-tiny"), node, "paired")
+    verdict = _reported(plan, node, tmp_path)
+    # Its context is too short for the tier's greedy cells: speed without answers is no speed.
+    assert verdict.status == "INCOMPLETE"
+    assert _claims(verdict) == {
+        "isolated": "PASS",
+        "bounded": "PASS",
+        "correct": "NOT_CLAIMED",
+        "faster": "INVALID",
+    }
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_candidate_that_stock_serves_measures_stock_however_fast(
+    subject: str, node: NodeFacts
+) -> None:
+    plan = build_plan(load_tier("quick"), load_subject(subject), node, "paired")
+    stock = plan.arms[0].expected_path
+    verdict = _judged(plan, node, candidate_path=stock, candidate_speed=1.3)
+    judged = [cell for cell in verdict.cells if cell.status != "SKIPPED"]
+    assert judged
+    for cell in judged:
+        assert isinstance(cell, CellInvalid)
+        assert cell.cause == "measures_stock"
+        assert cell.reason.startswith("measures stock: ")
+    assert verdict.status == "INVALID"
+    assert "PASS" not in {_claims(verdict)[name] for name in ("bounded", "correct", "faster")}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_half_the_speed_is_a_fail_and_equal_arms_never_are(subject: str, node: NodeFacts) -> None:
+    plan = build_plan(load_tier("quick"), load_subject(subject), node, "paired")
+    slow = _judged(plan, node, candidate_speed=0.5)
+    assert slow.status == _claims(slow)["faster"] == "FAIL"
+    assert slow.regressions
+    equal = _judged(plan, node)
+    assert equal.status not in {"FAIL", "PASS"}
+    assert {cell.status for cell in equal.cells}.isdisjoint({"FAIL"})
+    assert equal.regressions == ()
+
+
+def test_standard_counts_excused_cells_and_does_not_claim_to_be_faster(
+    node: NodeFacts, tmp_path: Path
+) -> None:
+    subject = _excusing("deepseek-v41-flash", "*-isl32768-*")
+    shipped = build_plan(load_tier("standard"), subject, node, "paired")
+    plan = build_plan(_fewer_requests(load_tier("standard")), subject, node, "paired")
+    assert [cell.cell_id for cell in plan.cells] == [cell.cell_id for cell in shipped.cells]
+    assert plan.boots == shipped.boots
+    verdict = _reported(plan, node, tmp_path)
+    assert _faster_in(verdict).endswith(": 13 of 15 supported cells, 2 excused")
+    assert _claims(verdict) == {
+        "isolated": "PASS",
+        "bounded": "PASS",
+        "correct": "PASS",
+        "faster": "NOT_CLAIMED",
+    }
+    assert "bound by prefill" in verdict.claims[3].sentence
+    noise = [
+        cell.evidence.null
+        for cell in verdict.cells
+        if isinstance(cell, CellPass) and isinstance(cell.evidence, ServingEvidence)
+    ]
+    assert len(noise) == 15
+    assert None not in noise
+
+
+def test_standard_of_several_deployments_says_which_this_node_cannot_run(
+    node: NodeFacts, tmp_path: Path
+) -> None:
+    tier = _fewer_streams(_fewer_requests(load_tier("standard")))
+    plan = build_plan(tier, load_subject("kimi-k3-upstream"), node, "paired")
+    assert len(plan.deployments) == 4
+    aside = [cell.cell_id for cell in plan.cells if getattr(cell, "expects_fallback", False)]
+    assert aside
+    verdict = _reported(plan, node, tmp_path)
+    by_id = {cell.cell_id: cell for cell in verdict.cells}
+    assert {by_id[cell_id].status for cell_id in aside} == {"PASS"}
+    assert {one.status for one in by_id.values()} == {"PASS", "SKIPPED"}
+    assert _claims(verdict)["faster"] == "NOT_CLAIMED"
+    assert "Deployment tp16 needs 16 GPUs" in verdict.claims[3].sentence
+    assert "not run" in _faster_in(verdict)
