@@ -119,6 +119,45 @@ def test_a_guarded_value_is_used_under_the_same_guard() -> None:
     assert _read(changed)[1] is not None
 
 
+_KEPT = [
+    "ISETP.GE.AND P6, PT, R9, R10, PT",
+    _FIRST,
+    "@!P6 IMAD.WIDE.U32 R2, R8, 0x4, R4",
+    "P2R R12, PR, RZ, 0x40",
+    "ISETP.GE.AND P6, PT, R11, R10, PT",
+    "@P4 BRA `(.L_x_1)",
+    "FADD R13, R13, R13",
+    ".L_x_1:",
+]
+_TESTED = "ISETP.NE.AND P0, PT, R12, RZ, PT"
+
+
+def test_a_predicate_that_was_kept_in_a_register_is_the_same_guard() -> None:
+    start = ["S2R R2, SR_TID.X"]
+    assert _read([*start, *_KEPT, _TESTED, f"@!P0 {_READ}"]) == ({"0"}, None)
+    # The other side, another bit, what P6 is by now, and a value that one path replaced.
+    assert _read([*start, *_KEPT, _TESTED, f"@P0 {_READ}"])[1] is not None
+    other_bit = [line.replace("0x40", "0x20") for line in _KEPT]
+    assert _read([*start, *other_bit, _TESTED, f"@!P0 {_READ}"])[1] is not None
+    assert _read([*start, *_KEPT, f"@!P6 {_READ}"])[1] is not None
+    replaced = [line.replace("FADD R13", "FADD R2") for line in _KEPT]
+    assert _read([*start, *replaced, _TESTED, f"@!P0 {_READ}"])[1] is not None
+    lost = [line.replace("FADD R13", "FADD R12") for line in _KEPT]
+    assert _read([*start, *lost, _TESTED, f"@!P0 {_READ}"])[1] is not None
+
+
+def test_a_guard_of_the_round_before_is_not_that_of_this_round() -> None:
+    lines = ["S2R R2, SR_TID.X", _FIRST, ".L_x_1:", f"@P0 {_READ}"]
+    lines += ["ISETP.GE.AND P0, PT, R9, R10, PT", "S2R R2, SR_TID.X", "@P0 MOV R2, R4"]
+    lines += ["IADD3 R9, R9, 0x1, RZ", "ISETP.GE.AND P1, PT, R9, 0x9, PT", "@!P1 BRA `(.L_x_1)"]
+    assert _read(lines)[1] is not None
+
+
+def test_a_guard_that_its_own_instruction_changes_says_nothing() -> None:
+    lines = ["S2R R2, SR_TID.X", _FIRST, "@P0 IADD3 R2, P0, R4, R8, RZ", f"@P0 {_READ}"]
+    assert _read(lines)[1] is not None
+
+
 def test_a_pointer_hidden_in_a_product_counts_when_it_is_one_elsewhere() -> None:
     hidden = [_FIRST, _SECOND, "IMAD.WIDE.U32 R2, R6, R8, R4", _READ]
     assert _read(hidden) == ({"0"}, None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from k3decode.audit.dominance import postorder
 from k3decode.audit.flow import Flow
+from k3decode.audit.guarded import GuardedValues
 from k3decode.audit.program import (
     Assignment,
     Coherence,
@@ -57,30 +58,41 @@ def trace(flow: Flow) -> Facts:
     tracer = _Tracer(flow.kernel)
     order = list(reversed(postorder(flow.graph)))
     rank = {block: number for number, block in enumerate(order)}
-    entry: dict[int, _State] = {0: {}}
+    entry = {0: _Point({}, GuardedValues())}
     pending = {0}
     while pending:
         block = min(pending, key=rank.__getitem__)
         pending.remove(block)
-        state = tracer.run(flow, block, dict(entry[block]))
+        point = tracer.run(flow, block, entry[block].copy())
         for edge in flow.blocks[block].edges:
             before = entry.get(edge.target)
-            after = dict(state) if before is None else _merge(before, state)
+            after = point.copy() if before is None else before.merged(point)
             if before is None or after != before:
                 entry[edge.target] = after
                 pending.add(edge.target)
     facts = Facts()
     for block in order:
-        tracer.run(flow, block, dict(entry[block]), facts)
+        tracer.run(flow, block, entry[block].copy(), facts)
     return facts
 
 
-def _merge(one: _State, other: _State) -> _State:
-    merged = dict(one)
-    for register, value in other.items():
-        known = merged.get(register)
-        merged[register] = value if known is None else join(known, value)
-    return merged
+@dataclass
+class _Point:
+    """What is known at one place."""
+
+    state: _State
+    guarded: GuardedValues
+
+    def copy(self) -> "_Point":
+        return _Point(dict(self.state), self.guarded.copy())
+
+    def merged(self, other: "_Point") -> "_Point":
+        """Either of two paths; a register that one of them never assigned is the other's."""
+        state = dict(self.state)
+        for register, value in other.state.items():
+            known = state.get(register)
+            state[register] = value if known is None else join(known, value)
+        return _Point(state, self.guarded.merged(other.guarded))
 
 
 class _Tracer:
@@ -89,33 +101,31 @@ class _Tracer:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
 
-    def run(self, flow: Flow, block: int, state: _State, facts: Facts | None = None) -> _State:
-        """State after a block; notes facts where they are wanted."""
-        # What a register is where a guard holds that it was assigned under.
-        under: dict[Guard, _State] = {}
+    def run(self, flow: Flow, block: int, point: _Point, facts: Facts | None = None) -> _Point:
+        """What is known after a block; notes facts where they are wanted."""
+        state, guarded = point.state, point.guarded
         for index, instruction in flow.instructions(block):
             guard = instruction.guard
             view: _View = state
-            if guard is not None and guard in under:
-                view = ChainMap(under[guard], state)
+            if guard is not None:
+                view = ChainMap(dict(guarded.under(guard, block)), state)
             if facts is not None:
                 self._note(facts, (block, index), instruction, view)
             made = [
-                (assignment.register, self._assigned(assignment, instruction, index, view))
+                (assignment, self._assigned(assignment, instruction, index, view))
                 for assignment in instruction.assignments
             ]
-            for register, value in made:
-                state[register] = self._guarded(guard, state.get(register), value, state)
-                _forget(under, register)
-                if guard is not None and register != guard.register:
-                    under.setdefault(guard, {})[register] = value
+            for assignment, value in made:
+                before = state.get(assignment.register)
+                state[assignment.register] = self._guarded(guard, before, value, view)
+            guarded.assign(made, index, guard, block)
         if facts is not None:
             guards = flow.conditions(block)
             if len(guards) == 1:
                 facts.conditions[block] = self._register(guards[0].register, state)
             elif guards:
                 facts.conditions[block] = mix(self._register(g.register, state) for g in guards)
-        return state
+        return point
 
     def _note(
         self, facts: Facts, place: tuple[int, int], instruction: Instruction, state: _View
@@ -123,11 +133,11 @@ class _Tracer:
         if instruction.access is not None:
             facts.addresses[place] = self._address(instruction.access.address, state)
         if instruction.barrier:
-            facts.barriers[place] = self._sum(instruction.barrier, (), state)
+            facts.barriers[place] = self._sum(instruction.barrier, state)
 
     def _address(self, halves: Iterable[tuple[Operand, ...]], state: _View) -> Value:
         """An address of two registers: both halves begin with the same pointer."""
-        values = [self._sum(half, (), state) for half in halves]
+        values = [self._sum(half, state) for half in halves]
         if not values:
             return _UNASSIGNED
         rooted = [value for value in values if value.roots]
@@ -142,28 +152,27 @@ class _Tracer:
     def _assigned(
         self, assignment: Assignment, instruction: Instruction, index: int, state: _View
     ) -> Value:
+        sources = [self._value(source, state) for source in assignment.sources]
+        factors = [self._value(factor, state) for factor in assignment.factors]
         match assignment.form:
             case Form.SUM:
-                return self._sum(assignment.sources, assignment.factors, state)
+                value = add(sources, factors)
             case Form.CHOICE:
-                return choose(
-                    [self._value(source, state) for source in assignment.sources],
-                    [self._value(condition, state) for condition in assignment.factors],
-                )
+                value = choose(sources, factors)
             case Form.MIX:
-                return mix(self._value(source, state) for source in assignment.sources)
+                value = mix(sources)
+            case Form.FLAG:
+                value = _flag(sources[0])
             case Form.PARAMETER:
-                return self._parameter_at(self._sum(assignment.sources, (), state))
+                value = self._parameter_at(add(sources))
             case Form.LOADED:
-                return _result(RootKind.LOADED, index, is_poll=may_poll(instruction))
+                value = _result(RootKind.LOADED, index, is_poll=may_poll(instruction))
             case Form.OUTCOME:
-                return _result(RootKind.OUTCOME, index, is_poll=True)
+                value = _result(RootKind.OUTCOME, index, is_poll=True)
+        return value
 
-    def _sum(self, sources: Iterable[Operand], factors: Iterable[Operand], state: _View) -> Value:
-        return add(
-            [self._value(source, state) for source in sources],
-            [self._value(factor, state) for factor in factors],
-        )
+    def _sum(self, sources: Iterable[Operand], state: _View) -> Value:
+        return add([self._value(source, state) for source in sources])
 
     def _register(self, name: str, state: _View) -> Value:
         return state.get(name, _UNASSIGNED)
@@ -204,14 +213,6 @@ class _Tracer:
         return choose([self._parameter(offset) for offset in offsets], [address])
 
 
-def _forget(under: dict[Guard, _State], register: str) -> None:
-    """A register has a new value: as a guard, or under other guards."""
-    for guard in [one for one in under if one.register == register]:
-        del under[guard]
-    for known in under.values():
-        known.pop(register, None)
-
-
 def _fixed(operand: Operand) -> Value:
     """What does not depend on the state."""
     value = _UNASSIGNED
@@ -239,6 +240,12 @@ def may_poll(instruction: Instruction) -> bool:
     """Whether it reads memory anew each time, so that a loop around it can wait."""
     access = instruction.access
     return access is not None and access.coherence in {Coherence.STRONG, Coherence.ACQUIRE}
+
+
+def _flag(value: Value) -> Value:
+    """Whether a value is true: the success of a wait stays what it is."""
+    kinds = {root.kind for root in value.roots}
+    return value if kinds == {RootKind.OUTCOME} else mix([value])
 
 
 def _result(kind: RootKind, index: int, *, is_poll: bool) -> Value:

@@ -123,6 +123,8 @@ class Form(Enum):
     """One of the sources."""
     MIX = "mix"
     """Anything else; the result is no address."""
+    FLAG = "flag"
+    """Whether the source is true, or not zero."""
     LOADED = "loaded"
     """What memory held."""
     PARAMETER = "parameter"

@@ -133,12 +133,22 @@ def assignments_of(line: RawInstruction, reader: OperandReader) -> tuple[Assignm
     everything = reader.plain(sources)
     if family == "ELECT":
         everything = (ThreadIndex(),)
-    made += [
-        Assignment(name, Form.MIX, everything)
-        for name in split.predicates
-        if is_predicate(name) and name not in {"PT", "UPT"}
-    ]
+    tested = _tested_register(line.opcode, sources)
+    for name in split.predicates:
+        if is_predicate(name) and name not in {"PT", "UPT"}:
+            form, known = (Form.MIX, everything)
+            if tested is not None and name == split.predicates[0]:
+                form, known = Form.FLAG, (reader.low(tested),)
+            made.append(Assignment(name, form, known))
     return tuple(made)
+
+
+def _tested_register(opcode: str, sources: list[str]) -> str | None:
+    """The register whose being zero or not is all that a comparison asks."""
+    plain = opcode.removeprefix("U") in {"ISETP.NE.AND", "ISETP.NE.U32.AND"}
+    if plain and sources[1:] in (["RZ", "PT"], ["URZ", "UPT"]) and is_register(sources[0]):
+        return sources[0]
+    return None
 
 
 _Rule = Callable[[RawInstruction, str, list[str], int, OperandReader], Assignment]
@@ -213,6 +223,16 @@ def _mask(
     return Assignment(register, Form.SUM, (*kept, Number()))
 
 
+def _pack(
+    _: RawInstruction, register: str, sources: list[str], __: int, reader: OperandReader
+) -> Assignment:
+    mask = reader.low(sources[-1])
+    for number, name in enumerate(_PREDICATES):
+        if sources[0] == "PR" and mask == Immediate(1 << number):
+            return Assignment(register, Form.FLAG, (reader.low(name),))
+    return Assignment(register, Form.MIX, reader.plain(sources))
+
+
 def _shift(
     line: RawInstruction, register: str, sources: list[str], _: int, reader: OperandReader
 ) -> Assignment:
@@ -234,4 +254,5 @@ _RULES: dict[str, _Rule] = {
     **dict.fromkeys(["LEA", "ULEA"], _shifted_add),
     **dict.fromkeys(_MASKS, _mask),
     **dict.fromkeys(["SHF", "USHF"], _shift),
+    "P2R": _pack,
 }
