@@ -75,3 +75,12 @@ def test_other_lines_end_a_table() -> None:
     text = _table((8, 8, "FULL", 1)).removesuffix(f"{PREFIX}\n")
     more = f"INFO other\n{PREFIX}| 8 | 8 | 0 | FULL | 5 |\n"
     assert read_graph_log(text + more).rows == (_row(8, 8, "FULL", 1),)
+
+
+def test_b25_captures_are_not_counted_as_steps() -> None:
+    captures = "".join(
+        f"DEBUG Capturing a cudagraph on (FULL,BatchDescriptor(num_tokens={size}))\n"
+        for size in (1, 2, 4, 8)
+    )
+    found = read_graph_log(captures + _table((1, 1, "FULL", 3)))
+    assert found.rows == (_row(1, 1, "FULL", 3),)

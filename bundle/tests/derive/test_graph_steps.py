@@ -54,7 +54,7 @@ def _share(reading: GraphReading) -> float:
     return expected / sum(step.count for step in decode)
 
 
-def test_16_requests_with_7_drafts_measure_stock() -> None:
+def test_b23_16_requests_with_7_drafts_measure_stock() -> None:
     reading = _reading(
         _table("before"),
         _table("after", (128, 128, "FULL", 9000), (64, 64, "FULL", 40)),
@@ -71,7 +71,7 @@ def test_16_requests_with_7_drafts_measure_stock() -> None:
     }
 
 
-def test_a_backend_that_is_only_asked_for_has_no_share() -> None:
+def test_b21_a_backend_that_is_only_asked_for_has_no_share() -> None:
     reading = _reading(
         _table("before"), _table("after", (8, 8, "FULL", 500)), _profile(8, STOCK), requests=8
     )

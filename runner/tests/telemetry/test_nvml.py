@@ -42,7 +42,7 @@ def test_what_a_driver_refuses_is_null_with_its_reason_and_never_zero() -> None:
     assert identity.unread == ("power_w: Not Supported", "ecc_corrected: Not Supported")
 
 
-def test_a_gpu_that_falls_off_the_bus_gives_nulls_and_the_others_go_on() -> None:
+def test_b16_a_gpu_that_falls_off_the_bus_gives_nulls_and_the_others_go_on() -> None:
     lost = FakeNvmlError("GPU is lost")
     names = ("sm_clock", "memory_clock", "power_mw", "temperature", "reasons", "ecc_corrected",
              "ecc_uncorrected", "memory_used", "busy")  # fmt: skip
@@ -51,7 +51,7 @@ def test_a_gpu_that_falls_off_the_bus_gives_nulls_and_the_others_go_on() -> None
     assert well.power_w == 700.0
 
 
-def test_a_value_that_appears_later_is_read_when_it_does() -> None:
+def test_b17_a_value_that_appears_later_is_read_when_it_does() -> None:
     answers: Iterator[int | FakeNvmlError] = iter([FakeNvmlError("Not Supported"), 4])
 
     def reasons() -> int:

@@ -77,7 +77,7 @@ def test_the_source_names_gpus_driver_and_interval(tmp_path: Path) -> None:
     assert source.host_unread
 
 
-def test_labels_are_utc_whatever_the_zone_of_the_host(
+def test_b15_labels_are_utc_whatever_the_zone_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for zone in ("Asia/Tokyo", "Asia/Yekaterinburg", "UTC"):
