@@ -1,6 +1,8 @@
 """Path coverage from recorded graph tables and kernel names."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from k3bundle.derive.graph_steps import GraphReading, graph_steps
 from k3bundle.graph_record import GraphMode, GraphRow, GraphTable, KernelProfile
@@ -165,3 +167,44 @@ def test_tables_that_cannot_be_read_are_a_problem_and_no_steps(
     assert reading.steps == ()
     assert reading.problem is not None
     assert problem in reading.problem
+
+
+def test_counts_beyond_what_json_keeps_are_a_problem() -> None:
+    most = 2**53 - 1
+    after = _table("after", (1, 1, "FULL", most), (2, 2, "FULL", most))
+    assert _reading(_table("before"), after).problem == (
+        "the counts of dispatched graphs are beyond 2^53"
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(0, 300),
+            st.integers(0, 300),
+            st.sampled_from(["FULL", "PIECEWISE", "NONE"]),
+            st.integers(0, 2**53 - 1),
+        ),
+        max_size=6,
+        unique_by=lambda row: row[:3],
+    ),
+    kernels=st.lists(st.sampled_from([*OURS, *STOCK]), max_size=4, unique=True),
+    pattern=st.text(max_size=3000),
+    requests=st.integers(1, 2**53 - 1),
+    drafts=st.integers(0, 2**53 - 1),
+)
+def test_whatever_is_recorded_there_is_a_reading(
+    rows: list[Row], kernels: list[str], pattern: str, requests: int, drafts: int
+) -> None:
+    reading = _reading(
+        _table("before"),
+        _table("after", *rows),
+        *(_profile(tokens, tuple(kernels)) for tokens, *_ in rows),
+        requests=requests,
+        drafts=drafts,
+        patterns=(pattern,),
+    )
+    total = sum(count for *_, count in rows)
+    assert (reading.problem is None) == (0 < total < 2**53)
+    assert sum(step.count for step in reading.steps) == (total if reading.problem is None else 0)

@@ -17,7 +17,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from k3bundle.coverage import StepCount
+from k3bundle.derive.sentences import quote
 from k3bundle.graph_record import GraphRow, GraphTable, KernelProfile
+from k3bundle.record import MAX_SAFE_INTEGER
 
 __all__ = ["STOCK_PATH", "GraphReading", "graph_steps"]
 
@@ -66,8 +68,11 @@ def graph_steps(
         return GraphReading((), "a count of dispatched graphs went backwards during the cell")
     if before.capture_sizes and before.capture_sizes != after.capture_sizes:
         return GraphReading((), "the captured sizes changed during the cell")
-    if not sum(dispatched.values()):
+    steps = sum(dispatched.values())
+    if not steps:
         return GraphReading((), "the engine's graph table shows no step during the cell")
+    if steps > MAX_SAFE_INTEGER:
+        return GraphReading((), "the counts of dispatched graphs are beyond 2^53")
     if not kernel_patterns:
         return GraphReading((), "the subject names no kernel of the path")
     served = _served_sizes(after, profiles, kernel_patterns)
@@ -136,7 +141,7 @@ def _why_not_the_path(profile: KernelProfile, patterns: tuple[str, ...]) -> str 
         for pattern in patterns
         if not any(fnmatchcase(kernel, pattern) for kernel in profile.kernels)
     ]
-    return f"its graph holds no kernel {missing[0]}" if missing else None
+    return f"its graph holds no kernel {quote(missing[0])}" if missing else None
 
 
 def _why_stock(padded: int, mode: str, served: dict[int, str | None]) -> str | None:
