@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 
-from k3bundle.archive import archive_bytes
-from k3bundle.bundle import parse_records
 from k3bundle.derive import derive
 from k3bundle.environment import GpuFacts, NodeFacts
-from k3bundle.plan import Plan
+from k3bundle.plan import GreedyCell, Plan
 from k3bundle.policy import Policy
-from k3bundle.seal import seal
+from k3bundle.seal import bundle_sha256, seal
 from k3bundle.verdict import CellInvalid, CellPass, ServingEvidence, Verdict
 from k3bundle.verify import verify
-from k3bundle_testing import example_signer, good_records, good_run_files
+from k3bundle_testing import example_signer, files_of, good_records
 from k3bundle_testing.sealing import SEALED_AT_UTC
 from k3runner.node_facts import read_node_facts
 from k3runner.plan import build_plan
+from k3runner.report.build import build_view
 from k3runner.report.files import write_reports
-from k3runner.report.source import load_view
+from k3runner.report.view import SealView
 from k3runner.subjects import load_subject
 from k3runner.subjects.definition import Subject
 from k3runner.subjects.scope import Excuse
@@ -42,15 +41,29 @@ def node() -> NodeFacts:
     return read_node_facts().model_copy(update=facts)
 
 
-def _fewer_requests(tier: Tier) -> Tier:
-    """The tier with one request for each stream: the same cells and boots, fewer records."""
-    sweeps = (replace(one, requests_per_stream=1, minimum_requests=1) for one in tier.sweeps)
-    return replace(tier, sweeps=tuple(sweeps))
+def _fewer_requests(tier: Tier, streams: tuple[int, ...] | None = None) -> Tier:
+    """The tier with one request for each stream, and three greedy prompts: fewer records.
 
-
-def _fewer_streams(tier: Tier) -> Tier:
-    """The tier with two sizes and the one beyond the prepared tokens."""
-    return replace(tier, sweeps=tuple(replace(one, concurrency=(1, 9)) for one in tier.sweeps))
+    Args:
+        tier: The shipped tier.
+        streams: Requests in flight of its sweeps; None: as shipped, so cells and boots are too.
+    """
+    sweeps = (
+        replace(
+            one,
+            requests_per_stream=1,
+            minimum_requests=1,
+            concurrency=streams or one.concurrency,
+        )
+        for one in tier.sweeps
+    )
+    cells = (
+        one.model_copy(update={"prompt_tokens": one.prompt_tokens[:3]})
+        if isinstance(one, GreedyCell)
+        else one
+        for one in tier.cells
+    )
+    return replace(tier, sweeps=tuple(sweeps), cells=tuple(cells))
 
 
 def _excusing(name: str, *cells: str) -> Subject:
@@ -65,17 +78,18 @@ def _judged(plan: Plan, node: NodeFacts, **changes: Any) -> Verdict:
 
 def _reported(plan: Plan, node: NodeFacts, folder: Path) -> Verdict:
     """Seal a run of the plan in which the candidate is faster, verify it and write its report."""
-    run = good_run_files(plan=plan, environment=node, candidate_speed=1.3)
-    files = seal(run, example_signer(), SEALED_AT_UTC)
-    assert verify(files, Policy(require_standard=True)).findings == ()
-    bundle = folder / "run.k3b"
-    bundle.write_bytes(archive_bytes(files))
-    view = load_view(bundle)
+    records = good_records(plan=plan, environment=node, candidate_speed=1.3)
+    files = seal(files_of(records), example_signer(), SEALED_AT_UTC)
+    checked = verify(files, Policy(require_standard=True))
+    assert checked.findings == ()
+    verdict = derive(records)
+    signer = checked.signer_fingerprint
+    seal_view = SealView(bundle_sha256(files), signer, SEALED_AT_UTC, "run.k3b")
+    view = build_view(records, verdict, seal_view)
     forms = {name: folder / f"report.{name}" for name in ("html", "md", "json")}
     write_reports(
         view, html=forms["html"], markdown=forms["md"], json_file=forms["json"], echo=print
     )
-    verdict = derive(parse_records(files))
     page, text = forms["html"].read_text(), forms["md"].read_text()
     for cell in plan.cells:
         assert cell.cell_id in page
@@ -178,7 +192,7 @@ def test_standard_counts_excused_cells_and_does_not_claim_to_be_faster(
 def test_standard_of_several_deployments_says_which_this_node_cannot_run(
     node: NodeFacts, tmp_path: Path
 ) -> None:
-    tier = _fewer_streams(_fewer_requests(load_tier("standard")))
+    tier = _fewer_requests(load_tier("standard"), streams=(1, 9))
     plan = build_plan(tier, load_subject("kimi-k3-upstream"), node, "paired")
     assert len(plan.deployments) == 4
     aside = [cell.cell_id for cell in plan.cells if getattr(cell, "expects_fallback", False)]
