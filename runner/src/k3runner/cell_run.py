@@ -75,7 +75,7 @@ async def run_cell(context: RunContext, server: BootedServer, cell: RunnableCell
 
 async def _measure(context: RunContext, server: BootedServer, cell: RunnableCell) -> CellLoad:
     """Sends the cell's requests and journals them, with snapshots before."""
-    requests = plan_requests(cell, context.nonce, context.vocabulary)
+    requests = plan_requests(cell, context.nonce, context.vocabulary, context.prompt_files)
     planned = sum(len(batch) for batch in requests.warmup) + len(requests.measured)
     context.emit(CellStarted(slot=server.slot, cell_id=cell.cell_id, requests_planned=planned))
     done = failed = 0

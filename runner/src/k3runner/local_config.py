@@ -11,7 +11,7 @@ from k3runner.errors import UsageError
 from k3runner.run_folder import LOCAL_CONFIG
 from k3runner.settings import RunConfig, TimeLimits
 from k3runner.subjects import load_subject
-from k3runner.tiers import load_tier
+from k3runner.tiers.own_files import load_tier_with
 
 __all__ = ["dump_local_config", "load_local_config"]
 
@@ -49,7 +49,7 @@ def load_local_config(run_folder: Path) -> RunConfig:
         )
     found = json.loads(path.read_text("utf-8"))
     return RunConfig(
-        tier=load_tier(found["tier"]),
+        tier=load_tier_with(found["tier"], _path(found["prompt_file"]), _path(found["trace_file"])),
         subject=load_subject(found["subject_source"]),
         subject_source=found["subject_source"],
         pairing=found["pairing"],
@@ -63,6 +63,8 @@ def load_local_config(run_folder: Path) -> RunConfig:
         engine_user=found["engine_user"],
         image_digest=found["image_digest"],
         limits=TimeLimits(**found["limits"]),
+        prompt_file=_path(found["prompt_file"]),
+        trace_file=_path(found["trace_file"]),
     )
 
 
@@ -70,4 +72,4 @@ def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
 
-_PATHS = ("engine_python", "model_folder", "key_path")
+_PATHS = ("engine_python", "model_folder", "key_path", "prompt_file", "trace_file")

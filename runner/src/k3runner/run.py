@@ -32,6 +32,7 @@ from k3runner.run_watch import RunWatch
 from k3runner.sealing import local_identities, prepare_signer, seal_run
 from k3runner.settings import RunConfig
 from k3runner.subject_facts import Facts, read_facts, refuse_changed
+from k3runner.tiers.own_files import read_prompts
 from k3runner.vocabulary import EXTERNAL_VOCABULARY, read_vocabulary
 
 __all__ = ["ConfigOverrides", "RunResult", "resume", "run"]
@@ -208,6 +209,7 @@ def _execute(
                 if config.model_folder is not None
                 else EXTERNAL_VOCABULARY
             ),
+            prompt_files=read_prompts(config.prompt_file),
             places=places,
             watch=watch,
             emit=emit,

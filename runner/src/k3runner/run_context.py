@@ -8,6 +8,7 @@ from pathlib import Path
 from k3bundle.plan import Plan
 from k3runner.events import Event
 from k3runner.journal import Journal
+from k3runner.load.prompt_file import FilePrompt
 from k3runner.prompts import Vocabulary
 from k3runner.run_state import RunState
 from k3runner.run_watch import RunWatch
@@ -40,6 +41,8 @@ class RunContext:
     """Served model name."""
     vocabulary: Vocabulary
     """Token ids for prompts."""
+    prompt_files: Mapping[str, tuple[FilePrompt, ...]]
+    """Digest of a file -> its prompts, for cells that take them from one."""
     places: Mapping[str, str]
     """Path of this machine -> placeholder in records."""
     watch: RunWatch

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from k3runner.errors import MachineError, UsageError
 from k3runner.plan import Pairing
 from k3runner.subjects import Subject, load_subject
-from k3runner.tiers import Tier, load_tier
+from k3runner.tiers import Tier
+from k3runner.tiers.own_files import load_tier_with
 
 __all__ = [
     "SETTINGS",
@@ -88,6 +89,10 @@ class RunConfig:
     """OCI manifest digest that the launcher asserts; None when it does not."""
     limits: TimeLimits
     """Time limits."""
+    prompt_file: Path | None = None
+    """File that prompts of serving cells come from; None: made from the nonce."""
+    trace_file: Path | None = None
+    """Trace that one more serving cell replays; None: none does."""
 
 
 def resolve(
@@ -102,6 +107,8 @@ def resolve(
     key: Path | None = None,
     registry: str | None = None,
     limits: TimeLimits | None = None,
+    prompts: Path | None = None,
+    trace: Path | None = None,
 ) -> RunConfig:
     """Resolves flags, environment and defaults, in this order, and checks what can be checked.
 
@@ -117,12 +124,14 @@ def resolve(
         registry: Registry to ask for a nonce. Only this flag asks one; the environment
             variable alone does not, so that a plain run works without a network.
         limits: Time limits.
+        prompts: File that prompts of serving cells come from.
+        trace: Trace that one more serving cell replays.
 
     Raises:
-        UsageError: The tier, subject or a URL or port is wrong.
+        UsageError: The tier, subject, prompts, trace or a URL or port is wrong.
         MachineError: The engine's Python or the model is not there.
     """
-    tier_found = load_tier(tier)
+    tier_found = load_tier_with(tier, prompts, trace)
     source = subject or "k3-tiny"
     subject_found = load_subject(source)
     if engine_url is not None:
@@ -152,6 +161,8 @@ def resolve(
         engine_user=environ.get("K3EVAL_ENGINE_USER") or None,
         image_digest=environ.get("K3EVAL_IMAGE_DIGEST") or None,
         limits=limits or TimeLimits(),
+        prompt_file=None if prompts is None else prompts.absolute(),
+        trace_file=None if trace is None else trace.absolute(),
     )
 
 

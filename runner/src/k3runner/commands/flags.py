@@ -16,12 +16,14 @@ __all__ = [
     "Model",
     "Node",
     "Plain",
+    "Prompts",
     "PullRequest",
     "Registry",
     "Repository",
     "Runs",
     "Subject",
     "Tier",
+    "Trace",
 ]
 
 Repository = Annotated[
@@ -50,6 +52,14 @@ Model = Annotated[
 ]
 Node = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Plan for the machine that this file describes.")
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Prompts for serving cells, as JSON lines."),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Trace, as JSON lines, that one more serving cell replays."),
 ]
 Runs = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of run folders [K3EVAL_RUNS].")

@@ -27,10 +27,13 @@ A node file is the `environment.json` of a bundle: it plans for that machine ins
 
 
 def plan(
+    *,
     tier: flags.Tier = "smoke",
     subject: flags.Subject = None,
     engine_url: flags.EngineUrl = None,
     node: flags.Node = None,
+    prompts: flags.Prompts = None,
+    trace: flags.Trace = None,
     as_json: flags.Json = False,
 ) -> None:
     """Show the plan."""
@@ -41,12 +44,12 @@ def plan(
     from k3runner.plan import Pairing, build_plan  # noqa: PLC0415
     from k3runner.plan_cost import plan_cost  # noqa: PLC0415
     from k3runner.subjects import load_subject  # noqa: PLC0415
-    from k3runner.tiers import load_tier  # noqa: PLC0415
+    from k3runner.tiers.own_files import load_tier_with  # noqa: PLC0415
 
     pairing: Pairing = "paired" if engine_url is None else "single"
     definition = load_subject(subject or "k3-tiny")
     facts = read_node_facts() if node is None else load_node_facts(node)
-    found = build_plan(load_tier(tier), definition, facts, pairing)
+    found = build_plan(load_tier_with(tier, prompts, trace), definition, facts, pairing)
     if as_json:
         typer.echo(canonical_json(found).decode())
     else:

@@ -47,6 +47,8 @@ def run(
     runs: flags.Runs = None,
     key: flags.Key = None,
     registry: flags.Registry = None,
+    prompts: flags.Prompts = None,
+    trace: flags.Trace = None,
     isolation: Annotated[
         Path | None,
         typer.Option(
@@ -74,6 +76,8 @@ def run(
         runs=runs,
         key=key,
         registry=registry,
+        prompts=prompts,
+        trace=trace,
     )
     from k3runner.commands.watching import watched  # noqa: PLC0415
     from k3runner.run import run as run_plan  # noqa: PLC0415

@@ -39,6 +39,8 @@ class Sweep:
     """Measured requests for each request in flight."""
     minimum_requests: int
     """Measured requests of the cells with few streams."""
+    prompt_file_sha256: str | None = None
+    """Digest of the file that prompts come from; None: made from the nonce."""
 
     def applies_to(self, deployment: Deployment) -> bool:
         """Whether a deployment runs the sweep."""
@@ -64,6 +66,7 @@ class Sweep:
                 endpoint=self.endpoint,
                 concurrency=concurrency,
                 prompt_tokens=prompt,
+                prompt_file_sha256=self.prompt_file_sha256,
                 output_tokens=self.output_tokens,
                 warmup_requests=concurrency,
                 warmup_rounds=_WARMUP_ROUNDS,
