@@ -9,7 +9,10 @@ from k3runner.subjects.definition import Subject, SubjectArm
 
 __all__ = ["EngineCommand", "engine_command", "public_command"]
 
-_INHERITED = ("HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CUDA_VISIBLE_DEVICES")
+_INHERITED = (
+    *("HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CUDA_VISIBLE_DEVICES"),
+    "PYTHONPYCACHEPREFIX",
+)
 """All that an engine gets from the environment of the runner."""
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 

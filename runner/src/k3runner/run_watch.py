@@ -112,7 +112,8 @@ class RunWatch:
         self._open = ExitStack()
         self._homes: EngineHomes | None = None
         if isinstance(self._user, OtherUser):
-            self._homes = self._open.enter_context(EngineHomes(self._user))
+            homes = EngineHomes(self._user, keeps_bytecode=not _has_bytecode(config))
+            self._homes = self._open.enter_context(homes)
             # Nobody but root needs the records, and the nonce in them tells the prompts.
             folder.chmod(0o700)
         elif config.engine_url is None:
@@ -219,6 +220,14 @@ def subject_files(config: RunConfig) -> tuple[Path, ...]:
         return ()
     overlays = (arm.overlay for arm in config.subject.arms if arm.overlay is not None)
     return (config.engine_python.parent.parent, config.model_folder, *overlays)
+
+
+def _has_bytecode(config: RunConfig) -> bool:
+    """Whether the engine's package was compiled where it is installed."""
+    if config.engine_python is None:
+        return False
+    pattern = f"lib/python3*/site-packages/{config.subject.engine.name}/__pycache__/*.pyc"
+    return any(config.engine_python.parent.parent.glob(pattern))
 
 
 def _engine_user(config: RunConfig) -> OtherUser | SameUser:

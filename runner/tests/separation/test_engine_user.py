@@ -113,6 +113,21 @@ def test_another_user_cannot_touch_what_is_the_referees(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("keeps_bytecode", [True, False])
+def test_byte_code_stays_in_the_home_of_an_arm_where_it_has_no_other_place(
+    keeps_bytecode: bool,
+) -> None:
+    user = OtherUser(os.geteuid(), os.getegid(), "somebody")
+    with EngineHomes(user, keeps_bytecode=keeps_bytecode) as homes:
+        prefixes = []
+        for arm in ("baseline", "candidate"):
+            with homes.home(arm) as home:
+                prefixes.append(home.environment.get("PYTHONPYCACHEPREFIX"))
+                assert home.folder.parent == homes.folder
+        expected = [str(homes.folder / arm / "bytecode") for arm in ("baseline", "candidate")]
+        assert prefixes == (expected if keeps_bytecode else [None, None])
+
+
 def test_the_supervisors_own_environment_is_not_the_engines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

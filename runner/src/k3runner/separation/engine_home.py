@@ -32,9 +32,16 @@ class EngineHomes:
     other arm runs the home belongs to root, so that no arm can leave something for the other.
     """
 
-    def __init__(self, user: OtherUser) -> None:
-        """Makes the folder that holds the homes; short, since sockets have short names."""
+    def __init__(self, user: OtherUser, *, keeps_bytecode: bool = False) -> None:
+        """Makes the folder that holds the homes; short, since sockets have short names.
+
+        Args:
+            user: User that engines run as.
+            keeps_bytecode: Whether engines keep byte code in their homes. Where their environment
+                has none and is not theirs to write, each boot would compile everything again.
+        """
         self._user = user
+        self._keeps_bytecode = keeps_bytecode
         self.folder = Path(tempfile.mkdtemp(prefix="k3e-"))
         """Root's folder; everybody may pass through it and nobody may list it."""
         self.folder.chmod(0o711)
@@ -62,7 +69,15 @@ class EngineHomes:
         try:
             yield ArmHome(
                 folder=folder,
-                environment={"HOME": str(folder), "TMPDIR": str(temporary)},
+                environment={
+                    "HOME": str(folder),
+                    "TMPDIR": str(temporary),
+                    **(
+                        {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+                        if self._keeps_bytecode
+                        else {}
+                    ),
+                },
             )
         finally:
             os.chown(folder, os.geteuid(), os.getegid())
