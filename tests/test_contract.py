@@ -78,10 +78,14 @@ def test_lines_that_the_runner_writes_are_records_that_the_verifier_reads(tmp_pa
             journal.coverage(snapshot)
         for counters in records.counters:
             journal.counters(counters)
+        journal.telemetry(records.telemetry)
+        journal.graphs(records.graphs)
+        for record in records.separation:
+            journal.separation(record)
         for cell in records.cells:
             journal.cell(cell)
     written = {name: (tmp_path / name).read_bytes() for name in JOURNAL_FILES}
-    assert layout.REQUESTS in written
+    assert all(written[name] for name in (layout.REQUESTS, layout.TELEMETRY, layout.SEPARATION))
 
     files = dict(good_run_files())
     assert parse_records(files | written) == parse_records(files)
@@ -100,6 +104,9 @@ def test_lines_that_the_runner_writes_are_records_that_the_verifier_reads(tmp_pa
         ("example", "7", "a" * 40),
         ("-example/engine", "7", "a" * 40),
         ("example/engine/more", "7", "a" * 40),
+        ("example/engine\r", "7", "a" * 40),
+        ("example/engine", "7", "a" * 40 + "\r"),
+        ("example/engine", "7", "a" * 40 + "\n"),
     ],
 )
 def test_make_and_the_records_agree_on_what_a_change_is(

@@ -27,6 +27,15 @@ def test_telling_line_is_the_root_cause_and_not_the_error_that_points_to_it() ->
     assert telling_line(log) == "ValueError: no backend `fast`"
 
 
+def test_telling_line_of_a_capture_without_memory_is_the_allocator_error() -> None:
+    log = LOG.replace("ValueError: no backend `fast`", "RuntimeError: CUDA error: out of memory")
+    log += (
+        "(EngineCore pid=18) ERROR 11-30 07:18:31 [core.py:9] During capture_end of a graph.\n"
+        "RuntimeError: Engine core initialization failed. See root cause above.\n"
+    )
+    assert telling_line(log) == "RuntimeError: CUDA error: out of memory"
+
+
 def test_telling_line_argument_parser() -> None:
     assert (
         telling_line("usage: x\nx serve: error: bad --dtype\n\n") == "x serve: error: bad --dtype"
