@@ -40,7 +40,7 @@ class TableRow:
 # Tile is blocks per warp x warps with rows of their own x warps that share rows; ring the stages.
 # Reasons: CTAs and their height, and a median, launches one behind the other on an H200, weights
 # from memory, of the weight named. Each row was the fastest of two to six that were tried and that
-# spill no registers on any architecture; at 1 and 2 tokens FP32 arithmetic is kept where matrix
+# spill no or few registers on any architecture; at 1 and 2 tokens FP32 arithmetic is kept where matrix
 # instructions gain less than 2 %.
 _TEXT = """
 m    blocks columns tile   ring split phase unit reason
@@ -93,7 +93,7 @@ m    blocks columns tile   ring split phase unit reason
 64  265-396     inf 2x3x4     3     2     4   64 66 x 2 CTAs of 6 blocks; 6288 x 7168: 33.0 us
 64  397-528     inf 2x2x4     4     1     4   64 112 CTAs of 4 blocks; 7168 x 1536: 12.8 us
 64  529-660     inf 1x5x2     5     1     4   64 128 CTAs of 5 blocks; 10240 x 7168: 56.1 us
-64  661-inf     inf 2x5x3     4     1     6   32 128 CTAs of 10 blocks; 20480 x 7168: 94.6 us
+64  661-inf     inf 2x5x2     3     1     4   64 128 CTAs of 10 blocks; 20480 x 7168: 97.0 us
 """
 
 
