@@ -13,7 +13,7 @@ from k3runner.load.loop_lag import LoopLag
 
 __all__ = ["Driver", "Phase", "PhaseStats"]
 
-_LATE = 1.25
+_LATE = 2.0
 """A single stream times out after this many idle limits: a whole engine that hangs is noticed after
 one, while its requests are still there to be looked at."""
 
@@ -74,6 +74,11 @@ class Driver:
         self._sent = self._bytes = self._pieces = 0
 
     @property
+    def idle_limit_ns(self) -> int:
+        """Longest time without progress on a stream."""
+        return self._phase.idle_limit_ns
+
+    @property
     def in_flight(self) -> int:
         """Requests that were sent and have not ended."""
         return len(self._flying) + self._connecting
@@ -82,6 +87,9 @@ class Driver:
     def progress_ns(self) -> int:
         """Latest progress on any stream in flight; 0 when none is."""
         return max((capture.progress_ns for capture in self._flying.values()), default=0)
+
+    def _received(self) -> int:
+        return self._pieces + sum(len(one.stamps) for one in self._flying.values())
 
     def hold(self, detail: str) -> None:
         """Sends nothing more and lets nothing time out; what is in flight stays so.
@@ -108,7 +116,7 @@ class Driver:
         await _until(start_ns)
         began_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
         watch = asyncio.create_task(self._time_out_streams())
-        with LoopLag() as lag:
+        with LoopLag(self._received) as lag:
             try:
                 async with asyncio.TaskGroup() as group:
                     if any(shot.due_ns is not None for shot in self._phase.shots):

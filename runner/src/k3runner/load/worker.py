@@ -22,7 +22,8 @@ from k3runner.load.frames import Beat, Go, Hold, PhaseEnded, Ready, Stop, read_f
 
 __all__ = ["main"]
 
-_BEAT_S = 0.1
+_MOST_BEAT_S = 0.5
+_BEATS_PER_LIMIT = 5
 
 
 async def _serve(descriptor: int) -> None:
@@ -51,10 +52,12 @@ async def _serve(descriptor: int) -> None:
 
 
 async def _run(driver: Driver, start_ns: int, writer: asyncio.StreamWriter) -> None:
+    period_s = min(_MOST_BEAT_S, driver.idle_limit_ns / 1e9 / _BEATS_PER_LIMIT)
+
     async def beat() -> None:
         while True:
             write_frame(writer, Beat(time.monotonic_ns(), driver.in_flight, driver.progress_ns))
-            await asyncio.sleep(_BEAT_S)
+            await asyncio.sleep(period_s)
 
     beating = asyncio.create_task(beat())
     gc.collect()

@@ -20,7 +20,8 @@ from k3runner.load.shares import shares_of
 __all__ = ["LoadWorkers", "PhaseResult", "is_stalled"]
 
 _START_DELAY_NS = 2_000_000
-_LOOK_S = 0.05
+_MOST_LOOK_S = 0.5
+_LOOKS_PER_LIMIT = 5
 _END_S = 5.0
 
 
@@ -206,7 +207,7 @@ async def _watch(
 ) -> None:
     """Ends the phase when nothing makes progress."""
     while not is_stalled([worker.beat for worker in workers], limit_ns):
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(min(_MOST_LOOK_S, limit_ns / 1e9 / _LOOKS_PER_LIMIT))
     hang.seen = True
     for worker in workers:
         write_frame(worker.writer, Hold(f"no progress on any stream for {limit_ns / 1e9:g} s"))

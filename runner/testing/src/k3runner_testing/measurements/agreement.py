@@ -67,11 +67,11 @@ def main(arguments: list[str]) -> int:
         before = conditions()
         with (
             vllm_server(python, model, folder / "engine.log") as url,
-            bench_serve(python, model, folder) as run_bench_serve,
+            bench_serve(python, model, folder) as bench,
         ):
             run_own_client(url, _WARM_UP)
-            run_bench_serve(url, _WARM_UP)
-            theirs, ours = _rounds(url, run_bench_serve)
+            bench.run(url, _WARM_UP)
+            theirs, ours = _rounds(url, bench.run)
             served = run_with_server_metrics(url, replace(_WORKLOAD, seed="served"))
     metrics = {
         name: _compare([getattr(r, name) for r in theirs], [getattr(r, name) for r in ours])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from k3runner_testing.measurements.workload import EXTRA_BODY, MODEL, Workload
 
-__all__ = ["BenchServe", "RunBenchServe", "bench_serve"]
+__all__ = ["BenchServe", "BenchServeProcess", "RunBenchServe", "bench_serve"]
 
 _SCRIPT = Path(__file__).with_name("bench_serve_process.py")
 _ENVIRONMENT = {
@@ -45,8 +45,18 @@ RunBenchServe = Callable[[str, Workload], BenchServe]
 """Runs a workload against a base URL."""
 
 
+@dataclass(frozen=True)
+class BenchServeProcess:
+    """A `vllm bench serve` that waits for work."""
+
+    run: RunBenchServe
+    """Runs a workload."""
+    pid: int
+    """Its process."""
+
+
 @contextmanager
-def bench_serve(engine_python: Path, model: Path, folder: Path) -> Iterator[RunBenchServe]:
+def bench_serve(engine_python: Path, model: Path, folder: Path) -> Iterator[BenchServeProcess]:
     """Starts `vllm bench serve` once, for any number of runs.
 
     Args:
@@ -87,7 +97,7 @@ def bench_serve(engine_python: Path, model: Path, folder: Path) -> Iterator[RunB
         return _result(folder, cost)
 
     try:
-        yield run
+        yield BenchServeProcess(run, process.pid)
     finally:
         process.communicate(timeout=60)
 

@@ -68,9 +68,9 @@ def main(arguments: list[str]) -> int:
     if options.part != "one-core":
         before = conditions()
         with tempfile.TemporaryDirectory() as text:
-            python = options.engine_python.absolute()
-            model = write_tiny_model(python, Path(text))
-            result["cost"] = {"conditions": before, **_compare(python, model, Path(text), cores)}
+            python, real_time = options.engine_python.absolute(), options.real_time
+            found = _compare(python, Path(text), cores, real_time=real_time)
+        result["cost"] = {"conditions": before, "real_time": real_time, **found}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     print(json.dumps(result, indent=1))
@@ -138,24 +138,33 @@ def _receive_fast(cores: tuple[int, int], *, real_time: bool) -> dict[str, Any]:
 
 
 def _compare(
-    engine_python: Path, model: Path, folder: Path, cores: tuple[int, int]
+    engine_python: Path, folder: Path, cores: tuple[int, int], *, real_time: bool
 ) -> dict[str, Any]:
+    model = write_tiny_model(engine_python, folder)
     ours: list[float] = []
+    sending: list[float] = []
     theirs: list[float] = []
     with (
         _fast_server(_COMPARED_TICK_MS, cores[1]) as (url, _),
-        bench_serve(engine_python, model, folder) as run_bench_serve,
+        bench_serve(engine_python, model, folder) as bench,
     ):
+        bench.run(url, _COMPARED)
+        if real_time:
+            for pid in (0, bench.pid):
+                os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
         for _ in range(_ROUNDS):
-            found = run_bench_serve(url, _COMPARED)
+            found = bench.run(url, _COMPARED)
             theirs.append(found.cpu_ns / found.output_tokens / 1e3)
             run = run_own_client(url, _COMPARED)
-            ours.append(run.cpu_ns / _token_events(run) / 1e3)
+            tokens = _token_events(run)
+            ours.append(run.cpu_ns / tokens / 1e3)
+            sending.append(run.load.client.processes[0].cpu_ns / tokens / 1e3)
     ratio = statistics.median(ours) / statistics.median(theirs)
     return {
         "streams": _STREAMS,
         "tokens_per_round": _COMPARED.requests * _COMPARED.output_tokens,
         "ours_cpu_us_per_token": ours,
+        "of_it_sending_process": sending,
         "vllm_bench_serve_cpu_us_per_token": theirs,
         "ratio_of_medians": ratio,
         "largest_ratio": _LARGEST_COST_RATIO,
