@@ -9,6 +9,7 @@ from typing import Literal
 from k3bundle.plan import BootSlot
 from k3bundle.run import BootReady, BootStarted, BootStopped
 from k3runner.cell_run import BootedServer, abort_cells, run_cell
+from k3runner.effective_config import with_place_named
 from k3runner.engine_command import engine_command, public_command
 from k3runner.engine_log import last_log_line, last_words, unknown_variables
 from k3runner.engine_probe import EngineProbe
@@ -108,7 +109,8 @@ async def _boot_in(
             await _wait_healthy(context, server, process, began)
             ready_after_s = time.monotonic() - began
             _refuse_unknown_variables(process)
-            await _read_back(context, server, ready_after_s=ready_after_s)
+            home = str(place.folder) if place.user is not None else None
+            await _read_back(context, server, ready_after_s=ready_after_s, home=home)
             ready = True
             missing = context.state.missing_cells(context.plan, slot.slot)
             if await _run_cells(context, server, last=last):
@@ -148,8 +150,13 @@ async def _wait_healthy(
         await asyncio.sleep(_POLL_S)
 
 
-async def _read_back(context: RunContext, server: BootedServer, *, ready_after_s: float) -> None:
-    """Asks the server what it is, and checks that it serves the model that is asked for."""
+async def _read_back(
+    context: RunContext, server: BootedServer, *, ready_after_s: float, home: str | None = None
+) -> None:
+    """Asks the server what it is, and checks that it serves the model that is asked for.
+
+    The home of an arm is a path of its own, and must not look like a difference of the arms.
+    """
     models = await server.probe.served_models()
     if context.model not in models:
         found = ", ".join(models) or "none"
@@ -159,6 +166,8 @@ async def _read_back(context: RunContext, server: BootedServer, *, ready_after_s
         )
     volatile = context.config.subject.engine.volatile_config_keys
     effective_config = await server.probe.effective_config(volatile)
+    if home is not None:
+        effective_config = with_place_named(effective_config, home, "<engine-home>")
     if not effective_config and server.process is not None:
         context.emit(
             Remark(

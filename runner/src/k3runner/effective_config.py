@@ -1,10 +1,10 @@
 """The effective configuration of an engine as flat text, without what differs by chance. Pure."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-__all__ = ["flatten_config"]
+__all__ = ["flatten_config", "with_place_named"]
 
 _VALUE_LIMIT = 2000
 
@@ -27,6 +27,17 @@ def flatten_config(found: object, volatile: Iterable[str]) -> dict[str, str]:
         for key in sorted(flat)
         if not any(fnmatchcase(key, pattern) for pattern in patterns)
     }
+
+
+def with_place_named(config: Mapping[str, str], place: str, name: str) -> dict[str, str]:
+    """The configuration with a folder of one boot under a name that all boots share.
+
+    Args:
+        config: Dotted key -> value.
+        place: Path of the folder, for example the home that an arm works in.
+        name: What it is called instead, for example `<engine-home>`.
+    """
+    return {key: value.replace(place, name) for key, value in config.items()}
 
 
 def _flatten(prefix: str, value: object, into: dict[str, str]) -> None:
