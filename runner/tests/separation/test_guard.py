@@ -111,6 +111,17 @@ def test_another_name_for_a_file_counts_only_where_the_engine_could_write_it(
     assert _found(written) == [("<referee>/env/clock.py", "content")]
 
 
+def test_a_file_that_a_link_names_is_protected_too(folder: Path) -> None:
+    shard = folder / "blobs/shard"
+    shard.parent.mkdir()
+    shard.write_text("weights")
+    (folder / "env/model.safetensors").symlink_to(shard)
+    (folder / "env/dangling").symlink_to(folder / "nowhere")
+    assert _found(_during(folder, lambda: None)) == []
+    changed = _during(folder, lambda: shard.write_text("other weights"))
+    assert _found(changed) == [("<referee>/blobs/shard", "content")]
+
+
 def test_permissions_that_are_opened_are_found(folder: Path) -> None:
     act = (folder / "env/clock.py").chmod
     record = _during(folder, lambda: act(0o666))

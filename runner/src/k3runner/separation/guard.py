@@ -169,6 +169,9 @@ def _states_below(top: str) -> Iterator[tuple[str, FileState]]:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False):
                     yield entry.path, _state(entry.stat(follow_symlinks=False))
+                    if entry.is_symlink() and entry.is_file():
+                        # What a link names is what is read, for example a shard in a cache.
+                        yield os.path.realpath(entry.path), _state(entry.stat())
                 elif entry.path not in _UNUSED:
                     folders.append(entry.path)
 
