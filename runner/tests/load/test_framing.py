@@ -39,6 +39,11 @@ def test_plain_events_have_the_time_of_their_last_byte() -> None:
         (chunk(b"data: \xff\n\n"), END),
         (b"c\r\ndata: one\n\n\r\n", END),
         (event("one"), b"junk", END),
+        (b"zz\r\ndata: one\n\n\r\n", END),
+        (b"\r\ndata: one\n\n\r\n", END),
+        (b"+b\r\ndata: one\n\n\r\n", END),
+        (b"b;x=y\r\ndata: one\n\n\r\n", END),
+        (event("one") + event("two\n"), END),
     ],
 )
 def test_other_streams_are_not_plain(pieces: tuple[bytes, ...]) -> None:

@@ -1,10 +1,9 @@
 """Takes the framing of HTTP chunks off a capture, and knows when each piece of the body came. Pure.
 
 A stream in which every chunk is one event of one `data: ` line, as servers send it, is taken apart
-by one pattern, and every length is checked. Everything else goes through the parser of httptools.
+at its line ends, and every length is checked. Everything else goes through the parser of httptools.
 """
 
-import re
 from dataclasses import dataclass
 
 import httptools
@@ -14,11 +13,12 @@ from k3runner.load.capture import Capture
 __all__ = ["FramingError", "PlainEvents", "bodies", "plain_events"]
 
 _HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-_LAST_CHUNK = b"0\r\n\r\n"
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})\r\ndata: ([^\r\n]*)\n\n\r\n")
-_AROUND = len(b"\r\ndata: \n\n\r\n")
-"""Bytes of such a chunk beside its length and its data."""
-_AROUND_DATA = len(b"data: \n\n")
+_LINE_END = b"\r\n"
+_HEX_DIGITS = b"0123456789abcdefABCDEF"
+_LAST_PARTS = [b"0", b"", b""]
+"""What is left of the last chunk between its line ends."""
+_EVENT_START = b"data: "
+_EVENT_END = b"\n\n"
 
 
 class FramingError(Exception):
@@ -69,23 +69,38 @@ def plain_events(capture: Capture) -> PlainEvents | None:
     The event that ends the stream is one of them.
     """
     content = bytes(capture.content)
-    if not capture.chunked or not content.endswith(_LAST_CHUNK) or not _is_utf8(content):
+    parts = content.split(_LINE_END)
+    lengths, events = parts[:-3:2], parts[1:-3:2]
+    count = len(events)
+    if (
+        not capture.chunked
+        or parts[-3:] != _LAST_PARTS
+        or len(lengths) != count
+        # Two line ends for each chunk and one empty line in it; no other line end is anywhere.
+        or content.count(b"\n") != 4 * count + 2
+        or content.count(b"\r") != 2 * count + 2
+        or not _is_utf8(content)
+    ):
         return None
-    chunks = _CHUNK.findall(content)
-    ends, stamps, piece = capture.ends, capture.stamps, 0
-    end = 0
+    ends, stamps, piece, end = capture.ends, capture.stamps, 0, 0
+    data: list[bytes] = []
     received: list[int] = []
-    for length, data in chunks:
-        if int(length, 16) != len(data) + _AROUND_DATA:
+    for length, event in zip(lengths, events, strict=True):
+        size = len(event)
+        if (
+            not length
+            or length.strip(_HEX_DIGITS)
+            or int(length, 16) != size
+            or not event.startswith(_EVENT_START)
+            or not event.endswith(_EVENT_END)
+        ):
             return None
-        end += len(length) + len(data) + _AROUND
+        end += len(length) + size + 2 * len(_LINE_END)
         while ends[piece] < end:
             piece += 1
         received.append(stamps[piece])
-    # Nothing between, before or after the chunks but the last one.
-    if end + len(_LAST_CHUNK) != len(content):
-        return None
-    return PlainEvents([data for _, data in chunks], received)
+        data.append(event[len(_EVENT_START) : -len(_EVENT_END)])
+    return PlainEvents(data, received)
 
 
 def _is_utf8(content: bytes) -> bool:
