@@ -23,6 +23,7 @@ _START_DELAY_NS = 2_000_000
 _MOST_LOOK_S = 0.5
 _LOOKS_PER_LIMIT = 5
 _END_S = 5.0
+_MESSAGE_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ async def _start() -> _Worker:
             pass_fds=[theirs.fileno()],
         )
     try:
-        reader, writer = await asyncio.open_connection(sock=ours)
+        # A capture is larger than the usual limit, which would pause and resume reading over it.
+        reader, writer = await asyncio.open_connection(sock=ours, limit=_MESSAGE_BYTES)
     except BaseException:
         # Interrupted before anybody knows of the process: nobody else would end it.
         ours.close()
