@@ -249,7 +249,10 @@ def fake_run(
     """Replace the measuring part: it starts a run, then ends as told."""
     records = good_records(structured_output_broken=ending is None)
 
-    def run(_config: object, _change: object, emit: Callable[[Event], None]) -> RunResult:
+    def run(
+        _config: object, _change: object, emit: Callable[[Event], None], *, isolation: object
+    ) -> RunResult:
+        assert isolation is None
         emit(RunStarted(tmp_path / "run", records.plan, "ab" * 32, resumed=False))
         if ending is EngineError:
             raise EngineError("The engine died.", "Read its log.")
