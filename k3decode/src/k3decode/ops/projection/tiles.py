@@ -40,8 +40,8 @@ class TableRow:
 # Tile is blocks per warp x warps with rows of their own x warps that share rows; ring the stages.
 # Reasons: CTAs and their height, and a median, launches one behind the other on an H200, weights
 # from memory, of the weight named. Each row was the fastest of two to six that were tried and that
-# spill no or few registers on any architecture; at 1 and 2 tokens FP32 arithmetic is kept where matrix
-# instructions gain less than 2 %.
+# spill no or few registers on any architecture; at 1 and 2 tokens FP32 arithmetic is kept where
+# matrix instructions gain less than 2 %.
 _TEXT = """
 m    blocks columns tile   ring split phase unit reason
  1    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 1.4 us
