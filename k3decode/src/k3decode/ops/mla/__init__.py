@@ -1,1 +1,1 @@
-"""The op `mla`: multi-head latent attention. Reference only; no kernel yet."""
+"""Multi-head latent attention: its reference, and what the `mla_*` ops with kernels share."""

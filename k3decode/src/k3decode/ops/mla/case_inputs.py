@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from k3decode.formats import pack_e4m3, unpack_e4m3
+from k3decode.ops.mla.cache_format import CACHE_DTYPES, cache_format_named
 
 __all__ = [
-    "CACHE_DTYPES",
     "DENSE_PAGES",
     "PageLayout",
     "exact_values",
@@ -17,9 +17,6 @@ __all__ = [
     "paged_rows",
     "trapped_pages",
 ]
-
-CACHE_DTYPES = {"bf16": torch.bfloat16, "e4m3": torch.uint8}
-"""Formats of a cache, and how torch holds them."""
 
 # E4M3's NaN; a byte of it in unused memory shows when it is read.
 _E4M3_NAN = 0x7F
@@ -60,7 +57,9 @@ def trapped_pages(
     """Whole allocation of `count` pages [count, page tokens x row + padding], every value NaN."""
     shape = (count, layout.page_tokens * row + layout.padding)
     trap = float("nan") if cache_format == "bf16" else _E4M3_NAN
-    return torch.full(shape, trap, dtype=CACHE_DTYPES[cache_format], device=device)
+    return torch.full(
+        shape, trap, dtype=CACHE_DTYPES[cache_format_named(cache_format)], device=device
+    )
 
 
 def paged_rows(

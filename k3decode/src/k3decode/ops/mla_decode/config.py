@@ -1,7 +1,8 @@
 """Compile-time choices of the attention kernel."""
 
 from dataclasses import dataclass
-from typing import Literal
+
+from k3decode.ops.mla.cache_format import CacheFormat, element_bytes
 
 __all__ = ["MlaDecodeConfig"]
 
@@ -20,7 +21,7 @@ _MAX_SHARED_BYTES = 232_448
 class MlaDecodeConfig:
     """One compiled variant; it serves every number of heads, rows and tokens."""
 
-    cache_format: Literal["bf16", "e4m3"]
+    cache_format: CacheFormat
     """Format of queries and cache rows."""
     latent: int
     """Columns that are keys and values."""
@@ -68,7 +69,7 @@ class MlaDecodeConfig:
     @property
     def element_bytes(self) -> int:
         """Bytes of one column."""
-        return 2 if self.cache_format == "bf16" else 1
+        return element_bytes(self.cache_format)
 
     @property
     def product_format(self) -> str:

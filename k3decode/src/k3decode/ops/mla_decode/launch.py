@@ -10,6 +10,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
+from k3decode.ops.mla.cache_format import CACHE_DTYPES, CacheFormat, cache_format_named
 from k3decode.ops.mla_decode.config import MlaDecodeConfig
 from k3decode.ops.mla_decode.schedule import SplitRule, partial_count
 
@@ -25,7 +26,6 @@ __all__ = [
     "variants",
 ]
 
-_DTYPES = {"bf16": torch.bfloat16, "e4m3": torch.uint8}
 _VECTOR_BYTES = 16
 
 
@@ -114,7 +114,7 @@ def mla_decode(
     rows, heads = query.shape[:2] if query.ndim == 3 else (0, 0)  # noqa: PLR2004
     check = InputCheck("mla_decode")
     check.rows(rows)
-    dtype = _DTYPES[config.cache_format]
+    dtype = CACHE_DTYPES[config.cache_format]
     vector = _VECTOR_BYTES // dtype.itemsize
     check.tensor(
         "query", query, dtype=dtype, shape=[rows, None, config.width], stride_multiple=vector
@@ -193,7 +193,7 @@ def compile_variant(config: MlaDecodeConfig, architecture: str) -> Any:
     from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
     from k3decode.ops.mla_decode.kernel import MlaDecodeKernel  # noqa: PLC0415
 
-    dtype, fp32 = _DTYPES[config.cache_format], torch.float32
+    dtype, fp32 = CACHE_DTYPES[config.cache_format], torch.float32
     pointers = [dtype, dtype, torch.int32, torch.int32, fp32, fp32]
     arguments = placeholders(pointers, 3, 5, factors=2)
     return compile_kernel(MlaDecodeKernel(config), arguments, architecture)
@@ -206,17 +206,16 @@ def config_for(dims: K3Dims, cache_format: str) -> MlaDecodeConfig:
         ValueError: the format is neither "bf16" nor "e4m3".
     """
     # As many tiles as fit beside the scores: an E4M3 tile has twice the tokens, so twice as many.
-    stages = {"bf16": 5, "e4m3": 4}
-    if cache_format not in stages:
-        raise ValueError(f"expected a cache of bf16 or e4m3, found '{cache_format}'")
+    stages: dict[CacheFormat, int] = {"bf16": 5, "e4m3": 4}
+    stored = cache_format_named(cache_format)
     return MlaDecodeConfig(
-        cache_format="bf16" if cache_format == "bf16" else "e4m3",
+        cache_format=stored,
         latent=dims.kv_lora_rank,
         shared=dims.qk_rope_head_dim,
-        stages=stages[cache_format],
+        stages=stages[stored],
     )
 
 
 def variants(dims: K3Dims) -> dict[str, MlaDecodeConfig]:
     """Both formats of the cache; heads and rows are free."""
-    return {name: config_for(dims, name) for name in ("bf16", "e4m3")}
+    return {name: config_for(dims, name) for name in CACHE_DTYPES}

@@ -1,7 +1,8 @@
 """Compile-time choices of the kernel that prepares a step of MLA."""
 
 from dataclasses import dataclass
-from typing import Literal
+
+from k3decode.ops.mla.cache_format import CacheFormat
 
 __all__ = ["MlaPrepareConfig"]
 
@@ -19,7 +20,7 @@ class MlaPrepareConfig:
     """Columns of the compressed key and value, which follow."""
     shared: int
     """Columns that are keys only and follow; they are stored as they are."""
-    cache_format: Literal["bf16", "e4m3"]
+    cache_format: CacheFormat
     norm_eps: float
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
 """Counts of a step's preparation of MLA: integers from shapes."""
 
 from k3decode.cost import Cost
+from k3decode.ops.mla.cache_format import element_bytes
 from k3decode.ops.mla_prepare.config import MlaPrepareConfig
 
 __all__ = ["mla_prepare_cost"]
@@ -15,7 +16,7 @@ def mla_prepare_cost(config: MlaPrepareConfig, rows: int, *, stored_rows: int) -
     """Each row is read once; rows with a slot are stored."""
     c = config
     normed = c.query_rank + c.latent
-    stored_bytes = c.row * (_BF16_BYTES if c.cache_format == "bf16" else 1)
+    stored_bytes = c.row * element_bytes(c.cache_format)
     return Cost(
         flops=_FLOPS_PER_NORMED_COLUMN * rows * normed,
         read_bytes=_BF16_BYTES * (rows * c.used_width + normed) + rows * _SLOT_BYTES,

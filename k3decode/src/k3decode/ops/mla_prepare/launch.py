@@ -8,12 +8,12 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
+from k3decode.ops.mla.cache_format import CACHE_DTYPES, cache_format_named, check_scale
 from k3decode.ops.mla_prepare.config import MlaPrepareConfig
 
 __all__ = ["compile_variant", "config_for", "mla_prepare", "variants"]
 
 _VECTOR_WIDTH = 8
-_DTYPES = {"bf16": torch.bfloat16, "e4m3": torch.uint8}
 _VECTOR_BYTES = 16
 
 
@@ -111,7 +111,7 @@ def _check_norms(
 def _check_pages(
     check: InputCheck, pages: Tensor, config: MlaPrepareConfig, cache_scale: float
 ) -> None:
-    dtype = _DTYPES[config.cache_format]
+    dtype = CACHE_DTYPES[config.cache_format]
     check.tensor(
         "pages",
         pages,
@@ -125,10 +125,7 @@ def _check_pages(
             f"pages: expected dense rows in a page, found {list(pages.shape)} with strides "
             f"{list(pages.stride())}",
         )
-    check.require(
-        cache_scale == 1.0 if config.cache_format == "bf16" else cache_scale > 0.0,
-        f"cache_scale: expected 1 for BF16 and more than 0 for E4M3, found {cache_scale}",
-    )
+    check_scale(check, "cache_scale", cache_scale, config.cache_format)
 
 
 @cache
@@ -138,7 +135,7 @@ def compile_variant(config: MlaPrepareConfig, architecture: str) -> Any:
     from k3decode.ops.mla_prepare.kernel import MlaPrepareKernel  # noqa: PLC0415
 
     bf16 = torch.bfloat16
-    pointers = [bf16, bf16, bf16, torch.int64, bf16, _DTYPES[config.cache_format]]
+    pointers = [bf16, bf16, bf16, torch.int64, bf16, CACHE_DTYPES[config.cache_format]]
     return compile_kernel(
         MlaPrepareKernel(config), placeholders(pointers, 3, 2, factors=1), architecture
     )
@@ -150,17 +147,15 @@ def config_for(dims: K3Dims, cache_format: str) -> MlaPrepareConfig:
     Raises:
         ValueError: the format is neither "bf16" nor "e4m3".
     """
-    if cache_format not in _DTYPES:
-        raise ValueError(f"expected a cache of bf16 or e4m3, found '{cache_format}'")
     return MlaPrepareConfig(
         query_rank=dims.q_lora_rank,
         latent=dims.kv_lora_rank,
         shared=dims.qk_rope_head_dim,
-        cache_format="bf16" if cache_format == "bf16" else "e4m3",
+        cache_format=cache_format_named(cache_format),
         norm_eps=dims.rms_norm_eps,
     )
 
 
 def variants(dims: K3Dims) -> dict[str, MlaPrepareConfig]:
     """Both formats of the cache."""
-    return {name: config_for(dims, name) for name in _DTYPES}
+    return {name: config_for(dims, name) for name in CACHE_DTYPES}

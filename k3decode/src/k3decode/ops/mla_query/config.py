@@ -1,7 +1,8 @@
 """Compile-time choices of the kernel that absorbs the key projection into queries."""
 
 from dataclasses import dataclass
-from typing import Literal
+
+from k3decode.ops.mla.cache_format import CacheFormat, element_bytes
 
 __all__ = ["MlaQueryConfig"]
 
@@ -22,7 +23,7 @@ class MlaQueryConfig:
     """Columns that follow and are passed on as they are."""
     latent: int
     """Columns of an absorbed query."""
-    cache_format: Literal["bf16", "e4m3"]
+    cache_format: CacheFormat
     """Format of the result."""
     warps: int = 4
     """Warps of a CTA; each multiplies eight columns of one head, for sixteen rows."""
@@ -54,7 +55,7 @@ class MlaQueryConfig:
     @property
     def element_bytes(self) -> int:
         """Bytes of one column of the result."""
-        return 2 if self.cache_format == "bf16" else 1
+        return element_bytes(self.cache_format)
 
     @property
     def columns(self) -> int:

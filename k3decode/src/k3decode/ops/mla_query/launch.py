@@ -8,12 +8,12 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
+from k3decode.ops.mla.cache_format import CACHE_DTYPES, cache_format_named, check_scale
 from k3decode.ops.mla_query.config import MlaQueryConfig
 
 __all__ = ["compile_variant", "config_for", "mla_query", "variants"]
 
 _VECTOR_WIDTH = 8
-_DTYPES = {"bf16": torch.bfloat16, "e4m3": torch.uint8}
 _VECTOR_BYTES = 16
 
 
@@ -42,7 +42,7 @@ def mla_query(
     rows, heads = absorbed.shape[:2] if absorbed.ndim == 3 else (0, 0)  # noqa: PLR2004
     check = InputCheck("mla_query")
     check.rows(rows)
-    dtype = _DTYPES[config.cache_format]
+    dtype = CACHE_DTYPES[config.cache_format]
     check.tensor(
         "absorbed",
         absorbed,
@@ -64,10 +64,7 @@ def mla_query(
         shape=[heads, config.nope, config.latent],
         stride_multiple=_VECTOR_WIDTH,
     )
-    check.require(
-        query_scale == 1.0 if config.cache_format == "bf16" else query_scale > 0.0,
-        f"query_scale: expected 1 for BF16 and more than 0 for E4M3, found {query_scale}",
-    )
+    check_scale(check, "query_scale", query_scale, config.cache_format)
     architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
@@ -90,7 +87,7 @@ def compile_variant(config: MlaQueryConfig, architecture: str) -> Any:
     from k3decode.ops.mla_query.kernel import MlaQueryKernel  # noqa: PLC0415
 
     bf16 = torch.bfloat16
-    pointers = [bf16, bf16, _DTYPES[config.cache_format]]
+    pointers = [bf16, bf16, CACHE_DTYPES[config.cache_format]]
     return compile_kernel(
         MlaQueryKernel(config), placeholders(pointers, 3, 2, factors=1), architecture
     )
@@ -102,16 +99,14 @@ def config_for(dims: K3Dims, cache_format: str) -> MlaQueryConfig:
     Raises:
         ValueError: the format is neither "bf16" nor "e4m3".
     """
-    if cache_format not in _DTYPES:
-        raise ValueError(f"expected a cache of bf16 or e4m3, found '{cache_format}'")
     return MlaQueryConfig(
         nope=dims.qk_nope_head_dim,
         shared=dims.qk_rope_head_dim,
         latent=dims.kv_lora_rank,
-        cache_format="bf16" if cache_format == "bf16" else "e4m3",
+        cache_format=cache_format_named(cache_format),
     )
 
 
 def variants(dims: K3Dims) -> dict[str, MlaQueryConfig]:
     """Both formats of the cache."""
-    return {name: config_for(dims, name) for name in _DTYPES}
+    return {name: config_for(dims, name) for name in CACHE_DTYPES}
