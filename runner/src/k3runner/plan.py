@@ -19,7 +19,6 @@ from k3bundle.schedule import RunnableCell
 from k3bundle.subject import ArmSpec
 from k3runner.boot_order import boot_slots
 from k3runner.cell_fit import fit_cell
-from k3runner.deployment_cover import fewest_deployments
 from k3runner.errors import MachineError, UsageError
 from k3runner.subjects.definition import Subject
 from k3runner.subjects.scope import Scope, SubjectDeployment, machine_problem
@@ -148,11 +147,8 @@ def _home(tier: Tier, subject: Subject, node: NodeFacts) -> SubjectDeployment:
         for one in able
         if any(sweep.applies_to(one.spec) and not sweep.one_deployment for sweep in tier.sweeps)
     ]
-    choices = [frozenset({one.spec.name}) for one in swept]
-    choices.append(frozenset(one.spec.name for one in able))
-    preference = {one.spec.name: place for place, one in enumerate(subject.deployments)}
-    first = fewest_deployments(choices, preference)[0]
-    return next(one for one in able if one.spec.name == first)
+    # Every swept deployment is booted whatever the others do, so one of them costs no boot more.
+    return (swept or able)[0]
 
 
 def _gates(gates: Gates, subject: Subject) -> Gates:
