@@ -1,5 +1,6 @@
 """Sends all requests of a cell: warm-up until steady, then the measured part."""
 
+import asyncio
 import hashlib
 import os
 import statistics
@@ -18,7 +19,8 @@ from k3runner.load.address import parse_address
 from k3runner.load.capture import Capture
 from k3runner.load.driver import PhaseStats
 from k3runner.load.planned import CellRequests, PlannedRequest
-from k3runner.load.recording import record_of
+from k3runner.load.recording import Recorded, record_of
+from k3runner.load.recording_thread import recording_thread
 from k3runner.load.shares import process_count
 from k3runner.load.shots import shots_of
 from k3runner.load.steady import AGREEING_ROUNDS, is_steady
@@ -142,7 +144,7 @@ async def _send(
     target = cell.target
     address = parse_address(target.url)
 
-    def take(capture: Capture) -> None:
+    def record(capture: Capture) -> tuple[Recorded, int]:
         cpu_ns = time.thread_time_ns()
         recorded = record_of(
             batch[capture.number],
@@ -150,21 +152,35 @@ async def _send(
             boot_id=target.boot_id,
             cell_started_ns=cell.started.monotonic_ns,
         )
+        return recorded, time.thread_time_ns() - cpu_ns
+
+    async def take(capture: Capture) -> None:
+        recorded, cpu_ns = await loop.run_in_executor(thread, record, capture)
         cell.records.append(recorded.record)
         cell.texts.append(recorded.full_text)
-        cell.recording_cpu_ns += time.thread_time_ns() - cpu_ns
+        cell.recording_cpu_ns += cpu_ns
         cell.listeners.on_record(recorded.record)
 
+    loop = asyncio.get_running_loop()
+    taking: list[asyncio.Task[None]] = []
     shots = shots_of(batch, address, target.model)
-    return await workers.run(
-        address,
-        shots,
-        streams=streams,
-        processes=process_count(min(streams, len(shots)), len(os.sched_getaffinity(0))),
-        idle_limit_s=target.idle_limit_s,
-        on_capture=take,
-        on_hang=cell.listeners.on_hang,
-    )
+    with recording_thread() as thread:
+        try:
+            result = await workers.run(
+                address,
+                shots,
+                streams=streams,
+                processes=process_count(min(streams, len(shots)), len(os.sched_getaffinity(0))),
+                idle_limit_s=target.idle_limit_s,
+                on_capture=lambda capture: taking.append(loop.create_task(take(capture))),
+                on_hang=cell.listeners.on_hang,
+            )
+            await asyncio.gather(*taking)
+        finally:
+            for task in taking:
+                task.cancel()
+            await asyncio.gather(*taking, return_exceptions=True)
+    return result
 
 
 def _process(stats: PhaseStats) -> ClientProcess:
