@@ -161,10 +161,19 @@ def test_the_installed_binding_has_every_name_that_is_used() -> None:
     import pynvml  # noqa: PLC0415
 
     used = [name for name in dir(FakeNvml) if name.startswith("nvml")]
-    assert len(used) == 15
+    assert len(used) == 17
     assert [name for name in used if not hasattr(pynvml, name)] == []
     assert issubclass(pynvml.NVMLError, Exception)
     constants = (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM, pynvml.NVML_TEMPERATURE_GPU)
     assert constants == (1, 2, 0)
     ecc = (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
     assert (*ecc, pynvml.NVML_VOLATILE_ECC) == (0, 1, 0)
+    fabric = pynvml.c_nvmlGpuFabricInfo_v3_t()
+    assert len(bytes(fabric.clusterUuid)) == 16
+    assert (fabric.state, fabric.healthSummary) == (0, 0)
+    states = (pynvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS, pynvml.NVML_GPU_FABRIC_STATE_COMPLETED)
+    health = (
+        pynvml.NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY,
+        pynvml.NVML_GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY,
+    )
+    assert (*states, *health) == (2, 3, 1, 2)

