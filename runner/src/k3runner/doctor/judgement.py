@@ -200,7 +200,8 @@ def _tiers(facts: DoctorFacts) -> Check:
         return Check("tiers", "ok", sentence, "")
     names = ", ".join(facts.gpus)
     sentence = (
-        f"{plural(len(facts.gpus), 'GPU')} found ({names}); this version ships the smoke tier."
+        f"{plural(len(facts.gpus), 'GPU')} found ({names}): `k3-eval plan --tier TIER` says which "
+        "cells of a tier fit."
     )
     return Check("tiers", "ok", sentence, "")
 
