@@ -1,0 +1,1 @@
+"""A process that answers as GitHub's published interface describes."""
