@@ -158,6 +158,24 @@ def test_a_guard_that_its_own_instruction_changes_says_nothing() -> None:
     assert _read(lines)[1] is not None
 
 
+_ELECTED = ["@P5 R2UR UR6, R4", "@P5 R2UR UR7, R5", "MOV R2, UR6", "MOV R3, UR7", _READ]
+
+
+def test_a_uniform_register_is_always_written_by_the_thread_that_is_elected() -> None:
+    start = [_FIRST, "S2UR UR6, SR_CTAID.X", "S2UR UR7, SR_CTAID.Y", "ELECT P5, URZ, PT"]
+    assert _read([*start, *_ELECTED]) == ({"0"}, None)
+    # Not by threads that lost, by a condition of another kind, or in a place others jump to.
+    lost = [line.replace("@P5", "@!P5") for line in _ELECTED]
+    assert _read([*start, *lost])[1] is not None
+    changed = [*start, "ISETP.NE.U32.AND P5, PT, R8, RZ, PT", *_ELECTED]
+    assert _read(changed)[1] is not None
+    joined = [start[0], "@P1 BRA `(.L_x_1)", *start[1:], ".L_x_1:", *_ELECTED]
+    assert _read(joined)[1] is not None
+    # A register of each thread keeps what it was in those that lost.
+    vector = [_FIRST, "S2R R2, SR_TID.X", "ELECT P5, URZ, PT", "@P5 MOV R2, R4", _READ]
+    assert _read(vector)[1] is not None
+
+
 def test_a_pointer_hidden_in_a_product_counts_when_it_is_one_elsewhere() -> None:
     hidden = [_FIRST, _SECOND, "IMAD.WIDE.U32 R2, R6, R8, R4", _READ]
     assert _read(hidden) == ({"0"}, None)

@@ -115,6 +115,8 @@ class _Tracer:
                 (assignment, self._assigned(assignment, instruction, index, view))
                 for assignment in instruction.assignments
             ]
+            if self._always(flow, (block, index), guarded):
+                guard = None
             for assignment, value in made:
                 before = state.get(assignment.register)
                 state[assignment.register] = self._guarded(guard, before, value, view)
@@ -126,6 +128,21 @@ class _Tracer:
             elif guards:
                 facts.conditions[block] = mix(self._register(g.register, state) for g in guards)
         return point
+
+    def _always(self, flow: Flow, at: tuple[int, int], guarded: GuardedValues) -> bool:
+        """Whether a guarded instruction writes its uniform register in any case.
+
+        Of the threads that meet an election one wins, and its value is the warp's.
+        """
+        block, index = at
+        instruction = self._kernel.instructions[index]
+        guard = instruction.guard
+        if guard is None or guard.negated or "R2UR" not in instruction.text:
+            return False
+        place = guarded.computed_at(guard.register)
+        if place is None or not flow.blocks[block].first <= place < index:
+            return False
+        return "ELECT" in self._kernel.instructions[place].text
 
     def _note(
         self, facts: Facts, place: tuple[int, int], instruction: Instruction, state: _View

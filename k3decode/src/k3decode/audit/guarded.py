@@ -54,6 +54,11 @@ class GuardedValues:
         """Registers that were assigned under a guard."""
         return self.values.get(self._key(guard, block), {})
 
+    def computed_at(self, predicate: str) -> int | None:
+        """Index of the instruction that computed a predicate, where there is only one."""
+        place = self.conditions.get(predicate)
+        return place[0] if place is not None and place[0] >= 0 else None
+
     def assign(
         self, made: Sequence[tuple[Assignment, Value]], index: int, guard: Guard | None, block: int
     ) -> None:
