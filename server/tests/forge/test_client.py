@@ -152,7 +152,7 @@ def test_a_refusal_is_final(client: ForgeClient, github: GithubProcess) -> None:
 
 
 def test_a_redirect_is_not_followed(client: ForgeClient, github: GithubProcess) -> None:
-    github.fail(302, headers={"Location": "http://169.254.169.254/latest/meta-data"})
+    github.fail(302, headers={"Location": "http://metadata.example/latest"})
     with pytest.raises(ForgeRefusedError, match="302"):
         client.pull_request(REPOSITORY, 7)
     assert len(github.state()["requests"]) == 1
