@@ -68,7 +68,9 @@ def test_every_supported_cell_must_be_faster_unless_the_subject_excuses_it() -> 
         (_cell(129), "at most 128 requests in flight; this cell has 129"),
         (_cell(1, 32769), "at most 32768 tokens; this cell has 32769"),
         (
-            GreedyCell(cell_id="greedy", concurrency=1, prompt_tokens=(1, 40000), output_tokens=1),
+            GreedyCell(
+                cell_id="greedy", concurrency=1, prompt_tokens=(33000, 40000), output_tokens=1
+            ),
             "this cell has 40000",
         ),
     ],

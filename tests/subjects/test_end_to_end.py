@@ -21,8 +21,8 @@ from k3bundle_testing import example_signer, files_of, good_records
 from k3bundle_testing.sealing import SEALED_AT_UTC
 from k3runner.node_facts import read_node_facts
 from k3runner.plan import build_plan
-from k3runner.report.build import build_view
-from k3runner.report.files import write_reports
+from k3runner.report.files import ReportFiles, write_reports
+from k3runner.report.source import ReportedRun
 from k3runner.report.view import SealView
 from k3runner.subjects import load_subject
 from k3runner.subjects.definition import Subject
@@ -85,13 +85,13 @@ def _reported(plan: Plan, node: NodeFacts, folder: Path) -> Verdict:
     verdict = derive(records)
     signer = checked.signer_fingerprint
     seal_view = SealView(bundle_sha256(files), signer, SEALED_AT_UTC, "run.k3b")
-    view = build_view(records, verdict, seal_view)
-    forms = {name: folder / f"report.{name}" for name in ("html", "md", "json")}
-    write_reports(
-        view, html=forms["html"], markdown=forms["md"], json_file=forms["json"], echo=print
-    )
+    forms = {name: folder / f"report.{name}" for name in ("html", "md", "json", "csv")}
+    written = ReportFiles(forms["html"], forms["md"], forms["json"], forms["csv"])
+    write_reports(ReportedRun(records, verdict, seal_view), written, echo=print)
     page, text = forms["html"].read_text(), forms["md"].read_text()
+    numbers = forms["csv"].read_text()
     for cell in plan.cells:
+        assert f",{cell.cell_id}," in numbers
         assert cell.cell_id in page
         assert f"| `{cell.cell_id}` |" in text
     found = json.loads(forms["json"].read_text())
@@ -119,19 +119,27 @@ def test_quick_with_a_faster_candidate_passes_every_claim(
     assert _faster_in(verdict).endswith(": 4 of 4 supported cells")
 
 
-def test_quick_of_the_small_model_has_no_answers_and_so_no_speed(
+def test_quick_of_the_small_model_compares_the_answers_that_fit_its_context(
     node: NodeFacts, tmp_path: Path
 ) -> None:
     plan = build_plan(load_tier("quick"), load_subject("k3-tiny"), node, "paired")
     verdict = _reported(plan, node, tmp_path)
-    # Its context is too short for the tier's greedy cells: speed without answers is no speed.
-    assert verdict.status == "INCOMPLETE"
-    assert _claims(verdict) == {
-        "isolated": "PASS",
-        "bounded": "PASS",
-        "correct": "NOT_CLAIMED",
-        "faster": "INVALID",
-    }
+    assert verdict.status == "PASS"
+    assert set(_claims(verdict).values()) == {"PASS"}
+    assert any("greedy-c8 leaves out 4 prompts" in limit for limit in verdict.limits)
+
+
+def test_standard_of_one_deployment_can_pass_and_says_that_it_is_of_that_one(
+    node: NodeFacts, tmp_path: Path
+) -> None:
+    tier = _fewer_requests(load_tier("standard"), streams=(1, 9))
+    plan = build_plan(tier, load_subject("kimi-k3-upstream"), node, "paired", only=("tp8",))
+    verdict = _reported(plan, node, tmp_path)
+    assert verdict.status == "PASS"
+    assert set(_claims(verdict).values()) == {"PASS"}
+    assert "for tp8 only" in verdict.claims[3].sentence
+    assert verdict.sentence.endswith("Said of tp8 only, as was asked for.")
+    assert "tp8 only, by request" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

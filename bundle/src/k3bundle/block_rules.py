@@ -35,6 +35,11 @@ def _deployment_problems(plan: Plan) -> Iterator[tuple[str, str]]:
     for index, boot in enumerate(plan.boots):
         if boot.deployment not in names:
             yield f"$.boots[{index}]", f"Expected a planned deployment, found {boot.deployment}."
+    only = plan.only_deployments
+    for index, cell in enumerate(plan.cells):
+        if only and cell.deployment not in only:
+            why = f"Expected a cell of {' or '.join(only)}, found one of {cell.deployment}."
+            yield f"$.cells[{index}]", why
     booted = {boot.deployment for boot in plan.boots if boot.role == "compare"}
     for index, cell in enumerate(plan.cells):
         if not isinstance(cell, SkippedCell) and cell.deployment not in booted:

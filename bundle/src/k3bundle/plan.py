@@ -10,6 +10,7 @@ from pydantic import Field
 
 from k3bundle.gates import Gates
 from k3bundle.record import CellId, Count, Milliseconds, Record, Sha256, ShortText
+from k3bundle.scope_record import DeclaredScope
 from k3bundle.speed_role import SpeedRole, Superiority
 from k3bundle.subject import ArmName, ArmSpec
 from k3bundle.traffic import ClosedLoop, Traffic
@@ -148,6 +149,8 @@ class SkippedCell(Record):
     """Tag."""
     cell_id: CellId
     """Name, unique in the plan."""
+    deployment: CellId = DEFAULT_DEPLOYMENT
+    """Deployment in whose boots it would have run."""
     of_kind: Literal["serving", "greedy", "feature"] = "serving"
     """What it would have been. A plan that claims speed does not claim it while it skips a serving
     cell for the sake of the machine."""
@@ -202,6 +205,11 @@ class Plan(Record):
         default=(Deployment(name=DEFAULT_DEPLOYMENT),), min_length=1
     )
     """How both arms are started alike; each cell and each boot belongs to one."""
+    only_deployments: tuple[CellId, ...] = ()
+    """Deployments that the plan was restricted to by request; empty: all that the subject declares
+    and the machine can run. Whatever the verdict says is then said of these alone."""
+    scope: DeclaredScope = DeclaredScope()
+    """What the subject declares that it serves."""
     cells: tuple[CellPlan, ...] = Field(min_length=1)
     """All cells; each one that is not skipped runs in every boot of its deployment, in null pairs
     only if it is a serving cell."""

@@ -1,7 +1,7 @@
-"""Signing keys on disk. Verification needs none of this; see `sshsig`.
+"""Signing keys: in a file of their own, or in an ssh-agent. Verification needs none of this.
 
-Only unencrypted Ed25519 keys sign here. Keys that live in an ssh-agent or on a token are not
-offered yet: `ssh-keygen -Y sign` can sign with them, and such signatures verify.
+A file with a private key signs by itself: unencrypted, Ed25519. A file with a public key names a
+key that an agent holds, encrypted on disk or not, as `ssh-keygen -Y sign -f KEY.pub` has it.
 """
 
 import os
@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from k3bundle.signer import Signer
+from k3bundle.agent import agent_signer
+from k3bundle.signer import Signer, SigningKeyError
 from k3bundle.sshsig import NAMESPACE, signed_data, sshsig_blob, verify_sshsig
 
 __all__ = [
@@ -33,10 +34,6 @@ __all__ = [
 ]
 
 _LARGEST_KEY_FILE: Final = 1 << 16
-
-
-class SigningKeyError(Exception):
-    """A key file cannot be used for signing; the message says what to do."""
 
 
 class Ed25519Signer:
@@ -76,17 +73,20 @@ def generate_key(path: Path) -> None:
     public.write_text(Ed25519Signer(key).public_key + "\n", encoding="ascii")
 
 
-def load_signer(path: Path) -> Signer:
+def load_signer(path: Path, agent: Path | None = None) -> Signer:
     """Load a signing key.
 
     Args:
-        path: An unencrypted Ed25519 private key in OpenSSH format, readable by its owner only.
+        path: An unencrypted Ed25519 private key in OpenSSH format, readable by its owner only; or
+            the public key of a key that the agent holds.
+        agent: Socket of the ssh-agent; None: there is none.
 
     Returns:
         The signer.
 
     Raises:
-        SigningKeyError: The file is missing, open to others, encrypted or of another kind.
+        SigningKeyError: The file is missing, open to others, encrypted or of another kind, or the
+            agent does not hold the key.
     """
     make = f"Make one with: ssh-keygen -t ed25519 -N '' -f {path}"
     try:
@@ -96,14 +96,26 @@ def load_signer(path: Path) -> Signer:
     except OSError as error:
         message = f"Expected a signing key at {path}, found: {error.strerror}. {make}"
         raise SigningKeyError(message) from error
+    if _is_public(path, data):
+        return agent_signer(path, agent)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         message = f"Expected {path} to be open to its owner only, found mode "
         message += f"{stat.S_IMODE(mode):04o}. Run: chmod 600 {path}"
         raise SigningKeyError(message)
+    return Ed25519Signer(_private_key(data, path, make))
+
+
+def _is_public(path: Path, data: bytes) -> bool:
+    return path.suffix == ".pub" or data.startswith((b"ssh-", b"ecdsa-", b"sk-"))
+
+
+def _private_key(data: bytes, path: Path, make: str) -> Ed25519PrivateKey:
     try:
         key = load_ssh_private_key(data, password=None)
     except TypeError as error:
-        message = f"Expected an unencrypted key at {path}, found an encrypted one. {make}"
+        public = path.with_name(path.name + ".pub")
+        message = f"Expected an unencrypted key at {path}, found an encrypted one. Let an agent "
+        message += f"hold it, and name its public key: ssh-add {path}, then --key {public}"
         raise SigningKeyError(message) from error
     except (ValueError, UnsupportedAlgorithm) as error:
         message = f"Expected an OpenSSH private key at {path}, found another file. {make}"
@@ -111,4 +123,4 @@ def load_signer(path: Path) -> Signer:
     if not isinstance(key, Ed25519PrivateKey):
         message = f"Expected an Ed25519 key at {path}, found another type. {make}"
         raise SigningKeyError(message)
-    return Ed25519Signer(key)
+    return key

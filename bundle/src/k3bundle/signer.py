@@ -2,7 +2,11 @@
 
 from typing import Protocol
 
-__all__ = ["Signer"]
+__all__ = ["Signer", "SigningKeyError"]
+
+
+class SigningKeyError(Exception):
+    """A key cannot be used for signing; the message says what to do."""
 
 
 class Signer(Protocol):

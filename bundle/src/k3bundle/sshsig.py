@@ -19,15 +19,19 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
+from k3bundle.ssh_wire import SignatureError, WireReader, wire_string
+
 __all__ = [
     "NAMESPACE",
     "SignatureError",
     "armor",
     "dearmor",
     "fingerprint",
+    "key_blob",
     "public_key_line",
     "signed_data",
     "sshsig_blob",
+    "sshsig_of",
     "verify_sshsig",
 ]
 
@@ -53,10 +57,6 @@ _RSA_HASHES: Final[dict[bytes, type[hashes.SHA256] | type[hashes.SHA512]]] = {
 PublicKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 
-class SignatureError(ValueError):
-    """A signature is malformed, of a refused kind, or not of this message."""
-
-
 def verify_sshsig(signature: bytes, message: bytes, namespace: str = NAMESPACE) -> str:
     """Verify an SSHSIG blob.
 
@@ -74,7 +74,7 @@ def verify_sshsig(signature: bytes, message: bytes, namespace: str = NAMESPACE) 
     """
     if len(signature) > _LARGEST_BLOB:
         raise SignatureError(f"Expected at most {_LARGEST_BLOB} bytes of signature, found more.")
-    reader = _Reader(signature)
+    reader = WireReader(signature)
     if reader.take(len(_MAGIC)) != _MAGIC:
         raise SignatureError("Expected an SSHSIG blob, found other bytes.")
     version = reader.uint32()
@@ -100,7 +100,7 @@ def signed_data(message: bytes, namespace: str = NAMESPACE, hash_name: str = "sh
     """The bytes that the key itself signs for a message."""
     digest = hashlib.new(hash_name, message).digest()
     fields = (namespace.encode(), b"", hash_name.encode(), digest)
-    return _MAGIC + b"".join(_string(field) for field in fields)
+    return _MAGIC + b"".join(wire_string(field) for field in fields)
 
 
 def sshsig_blob(public_key: str, raw_signature: bytes, namespace: str = NAMESPACE) -> bytes:
@@ -114,9 +114,23 @@ def sshsig_blob(public_key: str, raw_signature: bytes, namespace: str = NAMESPAC
     Returns:
         The SSHSIG blob.
     """
-    inner = _string(_ED25519) + _string(raw_signature)
-    fields = (_key_blob(public_key), namespace.encode(), b"", b"sha512", inner)
-    return _MAGIC + struct.pack(">I", _VERSION) + b"".join(_string(field) for field in fields)
+    inner = wire_string(_ED25519) + wire_string(raw_signature)
+    return sshsig_of(public_key, inner, namespace)
+
+
+def sshsig_of(public_key: str, inner: bytes, namespace: str = NAMESPACE) -> bytes:
+    """Wrap what a key signed over `signed_data(message, namespace)`.
+
+    Args:
+        public_key: OpenSSH line of the key.
+        inner: Kind of the signature and the signature, as SSH fields: what an agent answers.
+        namespace: Namespace that was signed.
+
+    Returns:
+        The SSHSIG blob.
+    """
+    fields = (key_blob(public_key), namespace.encode(), b"", b"sha512", inner)
+    return _MAGIC + struct.pack(">I", _VERSION) + b"".join(wire_string(field) for field in fields)
 
 
 def public_key_line(text: str) -> str:
@@ -125,12 +139,12 @@ def public_key_line(text: str) -> str:
     Raises:
         SignatureError: It is not a public key of a kind that is verified here.
     """
-    return _line(_load_key(_key_blob(text)))
+    return _line(_load_key(key_blob(text)))
 
 
 def fingerprint(public_key: str) -> str:
     """The `SHA256:...` fingerprint of an OpenSSH public key, as `ssh-keygen -l` prints it."""
-    digest = hashlib.sha256(_key_blob(public_key)).digest()
+    digest = hashlib.sha256(key_blob(public_key)).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
@@ -156,47 +170,12 @@ def dearmor(text: str) -> bytes:
         raise SignatureError("Expected base64 in the signature, found other text.") from None
 
 
-class _Reader:
-    """Reads the length-prefixed fields of the SSH wire format."""
+def key_blob(public_key: str) -> bytes:
+    """The bytes of an OpenSSH public key line.
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, size: int) -> bytes:
-        piece = self._data[self._at : self._at + size]
-        if len(piece) != size:
-            raise SignatureError(f"Expected {size} bytes in a field, found {len(piece)}.")
-        self._at += size
-        return piece
-
-    def uint32(self) -> int:
-        return int.from_bytes(self.take(4), "big")
-
-    def string(self) -> bytes:
-        return self.take(self.uint32())
-
-    def mpint(self) -> int:
-        data = self.string()
-        value = int.from_bytes(data, "big")
-        minimal = value.to_bytes(value.bit_length() // 8 + 1, "big") if value else b""
-        if data != minimal:
-            raise SignatureError("Expected a non-negative number in its shortest form.")
-        return value
-
-    def end(self) -> None:
-        if self._at != len(self._data):
-            raise SignatureError(f"Expected the end of the field, found {self._rest()} more bytes.")
-
-    def _rest(self) -> int:
-        return len(self._data) - self._at
-
-
-def _string(data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + data
-
-
-def _key_blob(public_key: str) -> bytes:
+    Raises:
+        SignatureError: It is no such line.
+    """
     parts = public_key.split(maxsplit=2)
     try:
         return base64.b64decode(parts[1], validate=True)
@@ -205,7 +184,7 @@ def _key_blob(public_key: str) -> bytes:
 
 
 def _load_key(blob: bytes) -> PublicKey:
-    name = _Reader(blob).string()
+    name = WireReader(blob).string()
     if name not in {_ED25519, _ECDSA, _RSA}:
         raise SignatureError(
             "Expected a key of type ssh-ed25519, ecdsa-sha2-nistp256 or ssh-rsa, found "
@@ -215,7 +194,7 @@ def _load_key(blob: bytes) -> PublicKey:
         key = load_ssh_public_key(name + b" " + base64.b64encode(blob))
     except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:
         raise SignatureError("Expected a valid public key, found a malformed one.") from error
-    if not isinstance(key, PublicKey) or _key_blob(_line(key)) != blob:
+    if not isinstance(key, PublicKey) or key_blob(_line(key)) != blob:
         raise SignatureError("Expected a public key in its one encoding, found another.")
     bits = key.key_size if isinstance(key, rsa.RSAPublicKey) else _SHORTEST_RSA_BITS
     if not _SHORTEST_RSA_BITS <= bits <= _LONGEST_RSA_BITS:
@@ -231,14 +210,14 @@ def _line(key: PublicKey) -> str:
 
 
 def _verify_inner(key: PublicKey, inner: bytes, data: bytes) -> None:
-    reader = _Reader(inner)
+    reader = WireReader(inner)
     kind, raw = reader.string(), reader.string()
     reader.end()
     try:
         if isinstance(key, ed25519.Ed25519PublicKey) and kind == _ED25519:
             key.verify(raw, data)
         elif isinstance(key, ec.EllipticCurvePublicKey) and kind == _ECDSA:
-            numbers = _Reader(raw)
+            numbers = WireReader(raw)
             der = utils.encode_dss_signature(numbers.mpint(), numbers.mpint())
             numbers.end()
             key.verify(der, data, ec.ECDSA(hashes.SHA256()))

@@ -4,9 +4,10 @@ Every supported serving cell must be faster, unless the subject says beforehand 
 """
 
 from k3bundle.environment import NodeFacts
-from k3bundle.plan import CellPlan, FeatureCell, ServingCell, SkippedCell
+from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, ServingCell, SkippedCell
 from k3bundle.schedule import RunnableCell
 from k3bundle.speed_role import Excused, NonInferiority
+from k3runner.greedy_scope import within_scope
 from k3runner.subjects.scope import Scope, SubjectDeployment, machine_problem
 
 __all__ = ["fit_cell", "skipped"]
@@ -28,6 +29,8 @@ def fit_cell(
     Returns:
         The cell with the role that it has for speed, or a skipped cell with the reason.
     """
+    if isinstance(cell, GreedyCell):
+        cell = within_scope(cell, scope)
     reason = _unsupported(cell, scope)
     if reason is not None:
         return skipped(cell, "unsupported", reason)
@@ -41,6 +44,7 @@ def skipped(cell: RunnableCell, cause: str, reason: str) -> SkippedCell:
     """A cell that is not run, with the reason."""
     return SkippedCell(
         cell_id=cell.cell_id,
+        deployment=cell.deployment,
         of_kind=cell.kind,
         cause="unsupported" if cause == "unsupported" else "machine",
         reason=reason,

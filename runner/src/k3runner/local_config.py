@@ -27,6 +27,7 @@ def dump_local_config(config: RunConfig) -> bytes:
         "registry_url": config.registry_url,
         "engine_user": config.engine_user,
         "image_digest": config.image_digest,
+        "only_deployments": config.only_deployments,
         "limits": asdict(config.limits),
     }
     for name in _PATHS:
@@ -65,6 +66,7 @@ def load_local_config(run_folder: Path) -> RunConfig:
         limits=TimeLimits(**found["limits"]),
         prompt_file=_path(found["prompt_file"]),
         trace_file=_path(found["trace_file"]),
+        only_deployments=tuple(found["only_deployments"]),
     )
 
 

@@ -1,6 +1,7 @@
 """Decides everything before the first boot. Pure: tier, subject and node in, plan out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import ValidationError
@@ -16,10 +17,12 @@ from k3bundle.plan import (
     SkippedCell,
 )
 from k3bundle.schedule import RunnableCell
+from k3bundle.scope_record import DeclaredDeployment, DeclaredScope
 from k3bundle.subject import ArmSpec
 from k3runner.boot_order import boot_slots
 from k3runner.cell_fit import fit_cell
 from k3runner.errors import MachineError, UsageError
+from k3runner.greedy_scope import left_out_prompts
 from k3runner.subjects.definition import Subject
 from k3runner.subjects.scope import Scope, SubjectDeployment, machine_problem
 from k3runner.tiers.loading import Tier
@@ -44,7 +47,13 @@ _EXTERNAL_ARM = ArmSpec(
 )
 
 
-def build_plan(tier: Tier, subject: Subject, node: NodeFacts, pairing: Pairing) -> Plan:
+def build_plan(
+    tier: Tier,
+    subject: Subject,
+    node: NodeFacts,
+    pairing: Pairing,
+    only: Sequence[str] = (),
+) -> Plan:
     """Builds the plan of a run.
 
     Args:
@@ -52,17 +61,20 @@ def build_plan(tier: Tier, subject: Subject, node: NodeFacts, pairing: Pairing) 
         subject: The engine, its arms and deployments, and what it claims to serve.
         node: The machine; a cell that it cannot run becomes a skipped cell with the reason.
         pairing: `paired` boots both arms; `single` uses one server that already runs.
+        only: Deployments that the plan is restricted to; none: all of the subject.
 
     Returns:
         The plan. Equal arguments give equal plans, byte for byte.
 
     Raises:
-        UsageError: The subject sets a gate that there is not, or to a value that it cannot have.
+        UsageError: The subject sets a gate that there is not, or to a value that it cannot have,
+            or has no such deployment.
         MachineError: The machine can run no cell at all.
     """
     if pairing == "single":
-        return _single_plan(tier, node)
-    cells = tuple(_cells(tier, subject, node))
+        return _single_plan(tier, node, only)
+    chosen = _restricted(subject, only)
+    cells = tuple(_cells(tier, chosen, node))
     booted = {cell.deployment for cell in cells if not isinstance(cell, SkippedCell)}
     if not booted:
         raise MachineError(
@@ -79,14 +91,59 @@ def build_plan(tier: Tier, subject: Subject, node: NodeFacts, pairing: Pairing) 
         arms=tuple(arm.spec for arm in subject.arms),
         allowed_config_differences=subject.allowed_config_differences,
         deployments=deployments,
+        only_deployments=tuple(one.spec.name for one in chosen.deployments) if only else (),
+        scope=_declared(subject),
         cells=cells,
         boots=boot_slots(names, tier.boot_order, tier.null_pairs),
         gates=_gates(tier.gates, subject),
-        limits=(*tier.limits, *subject.limits),
+        limits=(*tier.limits, *subject.limits, *left_out_prompts(tier.cells, subject.scope)),
     )
 
 
-def _single_plan(tier: Tier, node: NodeFacts) -> Plan:
+def _restricted(subject: Subject, only: Sequence[str]) -> Subject:
+    """The subject with the deployments that were asked for, in its own order."""
+    names = [one.spec.name for one in subject.deployments]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise UsageError(
+            f"Subject {subject.name} has no deployment `{unknown[0]}`; it has {', '.join(names)}.",
+            "Give one of these with --deployment, or leave it out for all.",
+        )
+    if not only:
+        return subject
+    return replace(
+        subject, deployments=tuple(one for one in subject.deployments if one.spec.name in only)
+    )
+
+
+def _declared(subject: Subject) -> DeclaredScope:
+    """The subject's scope as the plan records it, with every deployment."""
+    scope, rule = subject.scope, subject.scope.preparation
+    return DeclaredScope(
+        compute_capabilities=scope.compute_capabilities,
+        maximum_concurrency=scope.maximum_concurrency,
+        maximum_prompt_tokens=scope.maximum_prompt_tokens,
+        prepared_always=rule.always if rule else (),
+        prepared_limit=rule.limit if rule else None,
+        deployments=tuple(
+            DeclaredDeployment(
+                name=one.spec.name,
+                gpu_count=one.spec.gpu_count,
+                tensor_parallel=one.tensor_parallel,
+                context_parallel=one.context_parallel,
+                draft_tokens=one.spec.draft_tokens,
+            )
+            for one in subject.deployments
+        ),
+    )
+
+
+def _single_plan(tier: Tier, node: NodeFacts, only: Sequence[str]) -> Plan:
+    if only:
+        raise UsageError(
+            "A server that already runs has the deployment that its owner started, and no other.",
+            "Leave out --deployment, or --engine-url.",
+        )
     deployment = SubjectDeployment(spec=Deployment(name=DEFAULT_DEPLOYMENT))
     sweeps = (cell for sweep in tier.sweeps for cell in sweep.cells(deployment.spec, None))
     return Plan(

@@ -25,6 +25,7 @@ from k3runner.journal import Journal, mend, read_lines
 from k3runner.local_config import dump_local_config, load_local_config
 from k3runner.nonce import choose_nonce
 from k3runner.plan import build_plan
+from k3runner.readiness import warnings_of_accelerators
 from k3runner.run_context import RunContext, utc_now
 from k3runner.run_folder import BUNDLE_FOLDER, LOCAL_CONFIG, create_run_folder, hold, write_once
 from k3runner.run_state import RunState, state_of
@@ -92,7 +93,7 @@ def run(
     signer = _signer(config, emit)
     external = _external_model(config)
     facts = read_facts(config, change, external_model_name=external)
-    plan = build_plan(config.tier, config.subject, facts.node, config.pairing)
+    plan = _planned(config, facts.node)
     nonce = choose_nonce(config.registry_url, change, plan_sha256(plan))
     identity = RunIdentity(
         run_id=secrets.token_hex(16),
@@ -147,9 +148,7 @@ def resume(
         identity, plan, facts = _recorded(run_folder)
         external = _external_model(config)
         found = read_facts(config, facts.subject.change, external_model_name=external)
-        _refuse_changed_plan(
-            plan, build_plan(config.tier, config.subject, found.node, config.pairing)
-        )
+        _refuse_changed_plan(plan, _planned(config, found.node))
         refuse_changed(facts, found)
         torn = mend(run_folder)
         state = state_of(read_lines(run_folder / layout.CELLS))
@@ -158,6 +157,12 @@ def resume(
             run_folder, plan, identity, facts, found.subject, state, attempt, torn_lines=torn
         )
         return _execute(config, start, signer, emit)
+
+
+def _planned(config: RunConfig, node: NodeFacts) -> Plan:
+    return build_plan(
+        config.tier, config.subject, node, config.pairing, only=config.only_deployments
+    )
 
 
 @dataclass(frozen=True)
@@ -189,6 +194,9 @@ def _execute(
     )
     for remark in start.facts.node.remarks:
         emit(Remark(remark))
+    if config.engine_python is not None:
+        for doubt in warnings_of_accelerators(config.engine_python):
+            emit(Remark(doubt))
     places = _places(config, start.folder)
     with (
         Journal(start.folder) as journal,

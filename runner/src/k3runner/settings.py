@@ -1,6 +1,6 @@
 """The only reader of flags' defaults and of the environment; resolves to one full `RunConfig`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -93,6 +93,8 @@ class RunConfig:
     """File that prompts of serving cells come from; None: made from the nonce."""
     trace_file: Path | None = None
     """Trace that one more serving cell replays; None: none does."""
+    only_deployments: tuple[str, ...] = ()
+    """Deployments that the plan is restricted to; empty: all of the subject."""
 
 
 def resolve(
@@ -109,6 +111,7 @@ def resolve(
     limits: TimeLimits | None = None,
     prompts: Path | None = None,
     trace: Path | None = None,
+    deployments: Sequence[str] = (),
 ) -> RunConfig:
     """Resolves flags, environment and defaults, in this order, and checks what can be checked.
 
@@ -126,6 +129,7 @@ def resolve(
         limits: Time limits.
         prompts: File that prompts of serving cells come from.
         trace: Trace that one more serving cell replays.
+        deployments: Deployments that the plan is restricted to; none: all of the subject.
 
     Raises:
         UsageError: The tier, subject, prompts, trace or a URL or port is wrong.
@@ -163,6 +167,7 @@ def resolve(
         limits=limits or TimeLimits(),
         prompt_file=None if prompts is None else prompts.absolute(),
         trace_file=None if trace is None else trace.absolute(),
+        only_deployments=tuple(deployments),
     )
 
 

@@ -8,7 +8,8 @@ from k3bundle.derive import derive
 from k3bundle_testing import good_records
 from k3runner.report.build import build_view
 from k3runner.report.json_form import SCHEMA, render_json
-from k3runner.report.markdown import escape_markdown, render_markdown
+from k3runner.report.markdown import render_markdown
+from k3runner.report.markdown_table import escape_markdown
 from k3runner.report.view import SealView
 from k3runner.status_mark import without_status
 

@@ -99,9 +99,10 @@ def test_page_shows_verdict_claims_and_every_cell_with_its_reason(
 def test_page_comes_verdict_first_then_claims_then_numbers_then_cells() -> None:
     html, _ = page_of(good_records())
 
-    order = ["verdict-word", "claims-title", "numbers-title", "cells-title", "coverage-title"]
-    order += ["timing-title", "ratio-title", "tokens-title", "ran-title", "limits-title"]
-    order += ["trust-title", "again-title"]
+    order = ["verdict-word", "claims-title", "numbers-title", "ratio-title", "rates-title"]
+    order += ["cells-title", "coverage-title", "isolation-title", "machine-title"]
+    order += ["timing-title", "tokens-title", "ran-title", "limits-title", "trust-title"]
+    order += ["again-title"]
     places = [html.index(f'id="{name}"') for name in order]
     assert places == sorted(places)
 

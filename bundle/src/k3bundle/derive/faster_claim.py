@@ -27,6 +27,8 @@ class SpeedCells:
     """Supported cells that this machine cannot run."""
     unsupported: tuple[CellResult, ...]
     """Cells that the subject does not claim to serve."""
+    only: tuple[str, ...]
+    """Deployments that the plan was restricted to by request."""
 
     @property
     def supported(self) -> int:
@@ -48,7 +50,9 @@ class SpeedCells:
         words = f"{self.faster} of {self.supported} supported cells"
         if self.excused:
             words += f", {len(self.excused)} excused"
-        return f"{words}, {len(self.absent)} not run" if self.absent else words
+        if self.absent:
+            words += f", {len(self.absent)} not run"
+        return f"{words}, for {listed(self.only)} only" if self.only else words
 
 
 def speed_cells(plan: Plan, cells: Sequence[CellResult]) -> SpeedCells:
@@ -64,7 +68,9 @@ def speed_cells(plan: Plan, cells: Sequence[CellResult]) -> SpeedCells:
         role = _role(planned)
         if role is not None:
             found[role].append(result)
-    return SpeedCells(**{name: tuple(results) for name, results in found.items()})
+    return SpeedCells(
+        **{name: tuple(results) for name, results in found.items()}, only=plan.only_deployments
+    )
 
 
 def _role(cell: CellPlan) -> str | None:
@@ -140,9 +146,17 @@ def _excuses(plan: Plan, found: SpeedCells) -> str:
         for cell in plan.cells
         if isinstance(cell, ServingCell) and cell.speed.kind == "excused"
     }
-    named = [f"{cell.cell_id} ({reasons[cell.cell_id].rstrip('.')})" for cell in found.excused]
-    named += [f"{cell.cell_id} ({cell.reason.rstrip('.')})" for cell in found.absent]
+    why: dict[str, list[str]] = {}
+    for cell in found.excused:
+        why.setdefault(reasons[cell.cell_id].rstrip("."), []).append(cell.cell_id)
+    for cell in found.absent:
+        why.setdefault(cell.reason.rstrip("."), []).append(cell.cell_id)
+    named = [f"{_cells(ids)} ({reason})" for reason, ids in why.items()]
     return clip(f"Faster in {found.count()}: {listed(named)}. So it is not claimed for all.")
+
+
+def _cells(ids: Sequence[str]) -> str:
+    return ids[0] if len(ids) == 1 else f"{ids[0]} and {counted(len(ids) - 1, 'more cell')}"
 
 
 def _others(found: SpeedCells) -> str:

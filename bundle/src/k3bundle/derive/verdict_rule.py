@@ -67,7 +67,7 @@ def derive(records: RunRecords) -> Verdict:
             break
     return Verdict(
         status=status,
-        sentence=clip(f"{status}: {words}"),
+        sentence=clip(f"{status}: {words}{_restriction(records.plan)}"),
         claims=claims,
         cells=cells,
         headline=headline,
@@ -81,6 +81,8 @@ def _limits(plan: Plan, selection: Selection, cells: Sequence[CellResult]) -> tu
     """The plan's own limits, and those that only a look at plan and records shows."""
     looser = looser_than_standard(plan)
     found = list(plan.limits)
+    if plan.only_deployments:
+        found.append(_left_out(plan))
     if looser:
         more = f" and {len(looser) - _SHOWN} more" if len(looser) > _SHOWN else ""
         shown = "; ".join(looser[:_SHOWN])
@@ -102,6 +104,18 @@ def _limits(plan: Plan, selection: Selection, cells: Sequence[CellResult]) -> tu
     if silent:
         found.append(f"Nothing is known of clocks and heat during {listed(silent)}: no telemetry.")
     return tuple(clip(sentence) for sentence in found)
+
+
+def _restriction(plan: Plan) -> str:
+    """What every sentence about a restricted plan has to say too."""
+    only = plan.only_deployments
+    return f" Said of {listed(only)} only, as was asked for." if only else ""
+
+
+def _left_out(plan: Plan) -> str:
+    names = [one.name for one in plan.scope.deployments if one.name not in plan.only_deployments]
+    rest = f"; the subject also declares {listed(names)}" if names else ""
+    return f"Only {listed(plan.only_deployments)} was evaluated, as asked for{rest}."
 
 
 def _findings(

@@ -8,6 +8,7 @@ import typer
 __all__ = [
     "Bundle",
     "Commit",
+    "Deployments",
     "EnginePython",
     "EngineUrl",
     "Events",
@@ -38,6 +39,14 @@ Tier = Annotated[str, typer.Option(metavar="NAME", help="Tier of the standard ev
 Subject = Annotated[
     str | None,
     typer.Option(metavar="NAME|FILE", help="What is evaluated: a shipped subject or a TOML file."),
+]
+Deployments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deployment",
+        metavar="NAME",
+        help="Plan this deployment of the subject only; may be given several times.",
+    ),
 ]
 EnginePython = Annotated[
     Path | None,

@@ -20,6 +20,9 @@ Example:
   k3-eval plan --tier smoke --json > plan.json
   k3-eval plan --tier standard --subject kimi-k3-upstream --node their-node.json
 
+With --deployment only that deployment of the subject is planned, and every verdict of such a plan
+says that it is about it alone.
+
 A node file is the `environment.json` of a bundle: it plans for that machine instead of this one.
 
 {exit_help(ExitCode.PASS, ExitCode.USAGE)}
@@ -34,6 +37,7 @@ def plan(
     node: flags.Node = None,
     prompts: flags.Prompts = None,
     trace: flags.Trace = None,
+    deployment: flags.Deployments = None,
     as_json: flags.Json = False,
 ) -> None:
     """Show the plan."""
@@ -49,7 +53,8 @@ def plan(
     pairing: Pairing = "paired" if engine_url is None else "single"
     definition = load_subject(subject or "k3-tiny")
     facts = read_node_facts() if node is None else load_node_facts(node)
-    found = build_plan(load_tier_with(tier, prompts, trace), definition, facts, pairing)
+    loaded = load_tier_with(tier, prompts, trace)
+    found = build_plan(loaded, definition, facts, pairing, deployment or ())
     if as_json:
         typer.echo(canonical_json(found).decode())
     else:

@@ -20,7 +20,7 @@ def plan_table(plan: Plan, cost: PlanCost) -> str:
         cost: Estimate of its cost.
     """
     lines = [
-        f"Tier {plan.tier}, subject {visible(plan.subject)}, {_pairing(plan)}",
+        f"Tier {plan.tier}, subject {visible(plan.subject)}, {_pairing(plan)}{_only(plan)}",
         "",
         "Boots in order",
         *(f"  {line}" for line in _boots(plan)),
@@ -42,6 +42,11 @@ def _pairing(plan: Plan) -> str:
     if plan.pairing == "single":
         return "one existing server: nothing is compared"
     return "paired boots"
+
+
+def _only(plan: Plan) -> str:
+    only = plan.only_deployments
+    return f", restricted to {', '.join(only)}: every verdict says so" if only else ""
 
 
 def _boots(plan: Plan) -> list[str]:

@@ -1,4 +1,4 @@
-"""`k3-eval report`: a run as a page, as Markdown, as JSON."""
+"""`k3-eval report`: a run as a page, as Markdown, as JSON, as CSV."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,6 +20,7 @@ to the bundle, or into the run folder, as report.html.
 Example:
   k3-eval report run.k3b --html report.html
   k3-eval report run.k3b --markdown - >> pull-request.md
+  k3-eval report run.k3b --csv numbers.csv --conditions conditions.html
 
 {exit_help(ExitCode.PASS, ExitCode.USAGE, ExitCode.REFUSED, ExitCode.ENVIRONMENT)}
 """
@@ -30,6 +31,7 @@ def report(
         Path,
         typer.Argument(metavar="BUNDLE|RUN_FOLDER", help="A sealed bundle, or a run's folder."),
     ],
+    *,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One page that needs nothing else.")
     ] = None,
@@ -39,16 +41,25 @@ def report(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Everything, for a program.")
     ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Every number, one a line.")
+    ] = None,
+    conditions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Under which conditions the path applies: a page for FILE.html, else Markdown.",
+        ),
+    ] = None,
 ) -> None:
     """Write the report."""
     # Imported when the command runs, so that `--help` answers at once.
-    from k3runner.report.files import write_reports  # noqa: PLC0415
-    from k3runner.report.source import load_view  # noqa: PLC0415
+    from k3runner.report.files import ReportFiles, write_reports  # noqa: PLC0415
+    from k3runner.report.source import load_run  # noqa: PLC0415
 
-    if html is None and markdown is None and json_file is None:
-        html = (source if source.is_dir() else source.absolute().parent) / "report.html"
-    written = write_reports(
-        load_view(source), html=html, markdown=markdown, json_file=json_file, echo=typer.echo
-    )
-    for path in written:
+    files = ReportFiles(html, markdown, json_file, csv_file, conditions)
+    if not files.any:
+        page = (source if source.is_dir() else source.absolute().parent) / "report.html"
+        files = ReportFiles(html=page)
+    for path in write_reports(load_run(source), files, echo=typer.echo):
         typer.echo(f"k3-eval: Wrote {path}.", err=True)

@@ -25,6 +25,9 @@ Example:
   k3-eval run --tier smoke --repository example/engine \\
       --pull-request 7 --commit "$(git rev-parse HEAD)"
 
+With --deployment only that deployment of the subject is booted, and the verdict says that it is
+about it alone.
+
 With --isolation the audit of the change goes into the bundle, beside the claim "isolated".
 
 A run that was interrupted is finished with `k3-eval resume RUN_FOLDER`. `run` may be left out:
@@ -49,6 +52,7 @@ def run(
     registry: flags.Registry = None,
     prompts: flags.Prompts = None,
     trace: flags.Trace = None,
+    deployment: flags.Deployments = None,
     isolation: Annotated[
         Path | None,
         typer.Option(
@@ -78,6 +82,7 @@ def run(
         registry=registry,
         prompts=prompts,
         trace=trace,
+        deployments=deployment or (),
     )
     from k3runner.commands.watching import watched  # noqa: PLC0415
     from k3runner.run import run as run_plan  # noqa: PLC0415

@@ -6,13 +6,22 @@ from typing import Final, cast
 from k3bundle.bundle import RunRecords
 from k3bundle.verdict import Claim, Verdict
 from k3runner.report.cell_rows import cell_rows
-from k3runner.report.charts import coverage_bars, interval_rows, serving_charts, token_rows
+from k3runner.report.charts import (
+    coverage_bars,
+    interval_rows,
+    ratio_rows,
+    serving_charts,
+    token_rows,
+)
 from k3runner.report.facts import attempt_rows, boot_rows, fact_groups
+from k3runner.report.isolation import audit_view, separation_rows
+from k3runner.report.machine import machine_view
+from k3runner.report.rates import rate_charts
 from k3runner.report.view import ClaimCard, HeadlineView, ReportView, SealView
 from k3runner.status_mark import Status, without_status
 from k3runner.wording import number_with_unit
 
-__all__ = ["CLAIM_QUESTIONS", "build_view"]
+__all__ = ["CLAIM_QUESTIONS", "build_view", "trust_of"]
 
 CLAIM_QUESTIONS: Final = {
     "isolated": "Do the arms differ in the decode path and in nothing else?",
@@ -32,7 +41,7 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
         seal: What is known about the sealed bundle; None for an unsealed run folder.
     """
     change = records.subject.change
-    trust, trust_sentence = _trust(seal)
+    trust, trust_sentence = trust_of(seal)
     token_cell, tokens = token_rows(records)
     return ReportView(
         repository=change.repository,
@@ -40,6 +49,7 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
         commit_sha=change.commit_sha,
         tier=records.plan.tier,
         subject=records.plan.subject,
+        only=records.plan.only_deployments,
         status=verdict.status,
         sentence=without_status(verdict.sentence, verdict.status),
         trust=trust,
@@ -54,10 +64,15 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
         cells=cell_rows(records.plan, verdict),
         charts=serving_charts(verdict),
         intervals=interval_rows(records.plan, verdict),
+        ratios=ratio_rows(records.plan, verdict),
+        rates=rate_charts(records.plan, verdict),
         coverage=coverage_bars(records.plan, verdict),
         minimum_coverage=records.plan.gates.minimum_decode_coverage,
         token_cell=token_cell,
         tokens=tokens,
+        audit=audit_view(records.isolation),
+        separation=separation_rows(records),
+        machine=machine_view(records, verdict),
         boots=boot_rows(records),
         attempts=attempt_rows(records),
         facts=fact_groups(records),
@@ -79,7 +94,8 @@ def _claim(claim: Claim) -> ClaimCard:
     )
 
 
-def _trust(seal: SealView | None) -> tuple[str, str]:
+def trust_of(seal: SealView | None) -> tuple[str, str]:
+    """How far a report is to be trusted: the label, and the sentence that explains it."""
     if seal is None:
         return (
             "unsealed",
@@ -102,7 +118,8 @@ def _commands(records: RunRecords, seal: SealView | None) -> tuple[tuple[str, st
     )
     paired = records.plan.pairing == "paired"
     what = f"--subject {shlex.quote(records.subject.subject)}" if paired else "--engine-url URL"
-    plan_flags = f"--tier {records.plan.tier} {what}"
+    only = "".join(f" --deployment {name}" for name in records.plan.only_deployments)
+    plan_flags = f"--tier {records.plan.tier} {what}{only}"
     commands = [
         ("Measure it again", f"k3-eval run {plan_flags} {about}"),
         (

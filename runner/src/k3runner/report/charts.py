@@ -4,7 +4,8 @@ from collections import Counter
 from typing import Final
 
 from k3bundle.bundle import RunRecords
-from k3bundle.plan import Plan
+from k3bundle.derive.speed_rule import speed_threshold, throughput
+from k3bundle.plan import Plan, ServingCell
 from k3bundle.request import RequestRecord
 from k3bundle.run import BootStarted, CellFinished
 from k3bundle.verdict import (
@@ -15,9 +16,17 @@ from k3bundle.verdict import (
     ServingEvidence,
     Verdict,
 )
-from k3runner.report.view import BootDot, CoverageBar, IntervalRow, ServingChart, TokenRow
+from k3runner.report.view import (
+    BootDot,
+    CoverageBar,
+    IntervalRow,
+    RatioRow,
+    ServingChart,
+    TokenRow,
+)
+from k3runner.wording import percent
 
-__all__ = ["coverage_bars", "interval_rows", "serving_charts", "token_rows"]
+__all__ = ["coverage_bars", "interval_rows", "ratio_rows", "serving_charts", "token_rows"]
 
 METRIC_NAMES: Final = {
     "ttft_ms_p50": "Time to first token, p50",
@@ -54,6 +63,44 @@ def interval_rows(plan: Plan, verdict: Verdict) -> tuple[IntervalRow, ...]:
         for cell_id, evidence in _serving(verdict)
         for interval in evidence.intervals
     )
+
+
+def ratio_rows(plan: Plan, verdict: Verdict) -> tuple[RatioRow, ...]:
+    """Return the throughput ratio of every serving cell that has one, in plan order."""
+    planned = {cell.cell_id: cell for cell in plan.cells if isinstance(cell, ServingCell)}
+    rows = []
+    for result in verdict.cells:
+        cell = planned.get(result.cell_id)
+        if cell is None or isinstance(result, CellSkipped):
+            continue
+        if not isinstance(result.evidence, ServingEvidence):
+            continue
+        interval = throughput(result.evidence)
+        if interval is not None:
+            judged = plan.gates.claims_speed
+            asked, threshold = _asked(cell, plan)
+            rows.append(
+                RatioRow(
+                    cell_id=result.cell_id,
+                    deployment=cell.deployment,
+                    status=result.status,
+                    asked=asked if judged else "nothing",
+                    threshold=threshold if judged else None,
+                    interval=_interval(result.cell_id, interval, judged=judged),
+                )
+            )
+    return tuple(rows)
+
+
+def _asked(cell: ServingCell, plan: Plan) -> tuple[str, float | None]:
+    """What a cell has to show about speed, in words and as a ratio."""
+    if cell.speed.kind == "excused":
+        return "excused", None
+    threshold = speed_threshold(cell.speed, plan.gates)
+    if cell.speed.kind == "superiority":
+        return "faster", threshold
+    why = ", stock serves it by plan" if cell.expects_fallback else ""
+    return f"at most {percent(1 - threshold)} slower{why}", threshold
 
 
 def coverage_bars(plan: Plan, verdict: Verdict) -> tuple[CoverageBar, ...]:

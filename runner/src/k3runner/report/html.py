@@ -11,21 +11,53 @@ from typing import Final, TypeVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from k3runner.report import plots
-from k3runner.report.view import CoverageBar, IntervalRow, ReportView, ServingChart
+from k3runner.report import machine_plots, plots
+from k3runner.report.condition_state import STATES
+from k3runner.report.conditions import ConditionsView, LoadRow
+from k3runner.report.view import CoverageBar, IntervalRow, RatioRow, ReportView, ServingChart
 from k3runner.status_mark import mark_of
 from k3runner.visible import visible
 from k3runner.wording import count_text, digits, effect, percent
 
-__all__ = ["render_html"]
+__all__ = ["render_conditions_html", "render_html"]
 
 T = TypeVar("T", ServingChart, IntervalRow, CoverageBar)
+D = TypeVar("D", RatioRow, LoadRow)
 
 _STYLE: Final = "report.css"
 
 
 def render_html(view: ReportView) -> str:
     """Return the page. Every text in it is escaped, and acting characters are named."""
+    forest_reach = _reach([row.interval for row in view.ratios])
+    return _render(
+        "report.html.j2",
+        view=view,
+        chart_groups=_by_cell(view.charts),
+        interval_groups=_by_cell(view.intervals),
+        coverage_groups=_by_cell(view.coverage),
+        ratio_groups=_by_deployment(view.ratios),
+        forest_reach=forest_reach,
+        forest_axis=plots.ratio_axis(forest_reach),
+        reach=_reach(view.intervals),
+        axis=plots.ratio_axis(_reach(view.intervals)),
+        last_ms=max((at for row in view.tokens for at in row.at_ms), default=0.0),
+    )
+
+
+def render_conditions_html(view: ConditionsView) -> str:
+    """Return the page of conditions, made like the report."""
+    used = {condition.state for row in view.loads for _, condition in row.cells}
+    return _render(
+        "conditions.html.j2",
+        view=view,
+        states=STATES,
+        used=used,
+        load_groups=_by_deployment(view.loads),
+    )
+
+
+def _render(template: str, **values: object) -> str:
     environment = Environment(
         loader=PackageLoader("k3runner.report", "templates"),
         autoescape=True,
@@ -34,6 +66,7 @@ def render_html(view: ReportView) -> str:
         lstrip_blocks=True,
         finalize=_finalize,
     )
+    style = (resources.files("k3runner.report.templates") / _STYLE).read_text("utf-8")
     environment.globals.update(
         mark_of=mark_of,
         percent=percent,
@@ -41,19 +74,12 @@ def render_html(view: ReportView) -> str:
         digits=digits,
         count=count_text,
         plots=plots,
-    )
-    style = (resources.files("k3runner.report.templates") / _STYLE).read_text("utf-8")
-    return environment.get_template("report.html.j2").render(
-        view=view,
+        machine_plots=machine_plots,
         style=Markup(style),  # noqa: S704
         style_hash=_csp_hash(style),
-        chart_groups=_by_cell(view.charts),
-        interval_groups=_by_cell(view.intervals),
-        coverage_groups=_by_cell(view.coverage),
-        reach=_reach(view.intervals),
-        axis=plots.ratio_axis(_reach(view.intervals)),
-        last_ms=max((at for row in view.tokens for at in row.at_ms), default=0.0),
     )
+    # Globals and not variables of the template, so that what a template includes sees them too.
+    return environment.get_template(template).render(values)
 
 
 def _finalize(value: object) -> object:
@@ -68,6 +94,13 @@ def _csp_hash(style: str) -> str:
 
 def _by_cell(rows: Sequence[T]) -> list[tuple[str, list[T]]]:
     return [(cell, list(group)) for cell, group in groupby(rows, key=lambda row: row.cell_id)]
+
+
+def _by_deployment(rows: Sequence[D]) -> list[tuple[str, list[D]]]:
+    found: dict[str, list[D]] = {}
+    for row in rows:
+        found.setdefault(row.deployment, []).append(row)
+    return list(found.items())
 
 
 def _reach(rows: Sequence[IntervalRow]) -> float:

@@ -1,31 +1,37 @@
 """The report as Markdown: a section for a pull request. Text from elsewhere is escaped."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from k3runner.report.markdown_parts import measured_parts
+from k3runner.report.markdown_table import details, escape_markdown, markdown_table
 from k3runner.report.view import CellRow, ReportView
 from k3runner.status_mark import mark_of
 from k3runner.visible import visible
 
-__all__ = ["escape_markdown", "render_markdown"]
+__all__ = ["render_markdown"]
 
-_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()#!|~$])")
-_ENTITIES: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "&#64;"))
-
-
-def escape_markdown(text: str) -> str:
-    """Return `text` so that it shows as it is: no markup, no mention, no link, no reference."""
-    # Backslashes first: the entities that follow hold a `#` that must stay.
-    shown = _SPECIAL.sub(r"\\\1", visible(text))
-    for character, entity in _ENTITIES:
-        shown = shown.replace(character, entity)
-    # GitHub links bare addresses; an entity in the middle stops it and looks the same.
-    return shown.replace("://", "&#58;//").replace("www.", "www&#46;")
+_LONGEST: Final = 60_000
+"""Characters; forges take 65,536 for one text, and somebody may write around this one."""
 
 
 def render_markdown(view: ReportView) -> str:
-    """Return the report as GitHub-flavoured Markdown."""
+    """Return the report as GitHub-flavoured Markdown.
+
+    A forge takes no text beyond a length, so where all of it would be longer the folded parts of
+    measurements are left out from the longest down, and named.
+    """
+    parts = dict(measured_parts(view))
+    parts["Cells"] = _cells(view.cells)
+    left_out: list[str] = []
+    while len(text := _written(view, parts, left_out)) > _LONGEST and parts:
+        longest = max(parts, key=lambda title: len("\n".join(parts[title])))
+        left_out.append(longest)
+        del parts[longest]
+    return text
+
+
+def _written(view: ReportView, parts: Mapping[str, list[str]], left_out: Sequence[str]) -> str:
     mark = mark_of(view.status)
     lines = [
         f"## k3-eval {escape_markdown(view.tier)}: {mark.glyph} {mark.word}",
@@ -40,12 +46,19 @@ def render_markdown(view: ReportView) -> str:
         *_claims(view),
         "",
         *_headline(view),
-        *_details("Cells", _cells(view.cells)),
-        *_details("What this run cannot show", [f"- {escape_markdown(x)}" for x in view.limits]),
-        *_details("What ran", _facts(view)),
-        *_details("Do it again", _commands(view)),
+        *(line for title, body in parts.items() for line in details(title, body)),
+        *_omissions(left_out),
+        *details("What this run cannot show", [f"- {escape_markdown(x)}" for x in view.limits]),
+        *details("What ran", _facts(view)),
+        *details("Do it again", _commands(view)),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _omissions(left_out: Sequence[str]) -> list[str]:
+    if not left_out:
+        return []
+    return [f"Too long for this section, and in the report's page: {', '.join(left_out)}.", ""]
 
 
 def _claims(view: ReportView) -> list[str]:
@@ -55,7 +68,7 @@ def _claims(view: ReportView) -> list[str]:
         rows.append(
             (f"**{claim.name}**", f"{mark.glyph} {mark.word}", escape_markdown(claim.sentence))
         )
-    return _table(("Claim", "Result", "Finding"), rows)
+    return markdown_table(("Claim", "Result", "Finding"), rows)
 
 
 def _headline(view: ReportView) -> list[str]:
@@ -69,7 +82,7 @@ def _headline(view: ReportView) -> list[str]:
         )
         for number in view.headline
     ]
-    return [*_table((f"Number ({escape_markdown(view.trust)})", "Value", "Cell"), rows), ""]
+    return [*markdown_table((f"Number ({escape_markdown(view.trust)})", "Value", "Cell"), rows), ""]
 
 
 def _cells(cells: Sequence[CellRow]) -> list[str]:
@@ -85,7 +98,7 @@ def _cells(cells: Sequence[CellRow]) -> list[str]:
                 escape_markdown(numbers),
             )
         )
-    return _table(("Cell", "Result", "Why", "Numbers"), rows)
+    return markdown_table(("Cell", "Result", "Why", "Numbers"), rows)
 
 
 def _facts(view: ReportView) -> list[str]:
@@ -95,7 +108,7 @@ def _facts(view: ReportView) -> list[str]:
         for label, value in group.facts
     ]
     rows.append(("Bundle", "digest", view.seal.bundle_sha256 if view.seal else "not sealed"))
-    return _table(("", "", ""), rows)
+    return markdown_table(("", "", ""), rows)
 
 
 def _commands(view: ReportView) -> list[str]:
@@ -103,14 +116,3 @@ def _commands(view: ReportView) -> list[str]:
     for purpose, command in view.commands:
         lines += [f"{escape_markdown(purpose)}:", "", "```console", f"$ {visible(command)}", "```"]
     return lines
-
-
-def _details(title: str, body: list[str]) -> list[str]:
-    if not body:
-        return []
-    return [f"<details><summary>{title}</summary>", "", *body, "", "</details>", ""]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]

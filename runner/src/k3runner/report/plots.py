@@ -14,7 +14,15 @@ from k3runner.report import svg
 from k3runner.report.view import CoverageBar, IntervalRow, ServingChart, TokenRow
 from k3runner.wording import digits, percent, plural
 
-__all__ = ["boot_dots", "coverage_bar", "nice_ceiling", "ratio_axis", "ratio_interval", "token_row"]
+__all__ = [
+    "arm_mark",
+    "boot_dots",
+    "coverage_bar",
+    "nice_ceiling",
+    "ratio_axis",
+    "ratio_interval",
+    "token_row",
+]
 
 _LETTERS: Final = {"baseline": "A", "candidate": "B"}
 _DOTS_HEIGHT: Final = 168
@@ -50,7 +58,7 @@ def boot_dots(plot: ServingChart) -> Markup:
         if dot.value is None:
             parts.append(svg.text(x(index), _BOTTOM - 6, "none", "tick", "middle"))
             continue
-        parts.append(_arm_mark(dot.arm, x(index), y(dot.value)))
+        parts.append(arm_mark(dot.arm, x(index), y(dot.value)))
         parts.append(svg.text(x(index), y(dot.value) - 11, digits(dot.value), "value", "middle"))
     spoken = ", ".join(
         f"boot {dot.slot} {dot.arm} "
@@ -73,18 +81,20 @@ def _pair_lines(
     return lines
 
 
-def _arm_mark(arm: str, x: str, y: float) -> Markup:
+def arm_mark(arm: str, x: str, y: float) -> Markup:
+    """Return the mark of an arm: shape and colour."""
     if arm == "candidate":
         return svg.diamond(x, y, 6.5, "mark candidate")
     return svg.circle(x, y, 5.0, "mark baseline")
 
 
-def ratio_interval(row: IntervalRow, reach: float) -> Markup:
+def ratio_interval(row: IntervalRow, reach: float, threshold: float | None = None) -> Markup:
     """Return a ratio with its bounds on a logarithmic axis around 1.
 
     Args:
         row: The ratio.
         reach: Half the axis, as a log ratio; shared by all rows, so that they compare.
+        threshold: What the bounds are held against; None: nothing is drawn for it.
     """
     spread = _spread(reach)
 
@@ -93,6 +103,8 @@ def ratio_interval(row: IntervalRow, reach: float) -> Markup:
         return svg.percent_of(min(max(share, 0.0), 1.0), 4, 96)
 
     parts = [svg.line("4%", 15, "96%", 15, "grid"), svg.line(x(1), 3, x(1), 27, "one")]
+    if threshold is not None and threshold != 1:
+        parts.append(svg.line(x(threshold), 5, x(threshold), 25, "limit"))
     if row.lower is not None and row.upper is not None:
         parts.append(svg.line(x(row.lower), 15, x(row.upper), 15, "interval"))
         for bound, outside, glyph in (

@@ -1,9 +1,10 @@
 """Loads what a report is about: a sealed bundle that verifies, or the folder of a run."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from k3bundle.bundle import parse_records
+from k3bundle.bundle import RunRecords, parse_records
 from k3bundle.canonical import canonical_json
 from k3bundle.derive import derive
 from k3bundle.errors import BundleError
@@ -19,19 +20,31 @@ from k3bundle.layout import (
 from k3bundle.policy import Policy
 from k3bundle.scrub import ScrubReport
 from k3bundle.seal import bundle_sha256
+from k3bundle.verdict import Verdict
 from k3bundle.verify import verify
 from k3runner.bundle_file import read_bundle
 from k3runner.errors import RefusedError, UsageError
-from k3runner.report.build import build_view
-from k3runner.report.view import ReportView, SealView
+from k3runner.report.view import SealView
 from k3runner.run_folder import BUNDLE_FOLDER
 from k3runner.wording import plural
 
-__all__ = ["load_view"]
+__all__ = ["ReportedRun", "load_run"]
 
 
-def load_view(source: Path) -> ReportView:
-    """Return the view of a bundle or of a run folder.
+@dataclass(frozen=True)
+class ReportedRun:
+    """What a report is made from."""
+
+    records: RunRecords
+    """What the run recorded."""
+    verdict: Verdict
+    """Derived from these records, whatever the bundle says."""
+    seal: SealView | None
+    """What is known about the sealed bundle; None for an unsealed run folder."""
+
+
+def load_run(source: Path) -> ReportedRun:
+    """Return what a bundle or a run folder holds.
 
     A folder that holds a sealed bundle is shown through it; one that does not is shown as far as
     it went, and says that it is unsealed.
@@ -42,11 +55,11 @@ def load_view(source: Path) -> ReportView:
         BundleError: The archive or the folder's files cannot be read.
     """
     if source.is_dir():
-        return _folder_view(source)
-    return _bundle_view(source, read_bundle(source))
+        return _in_folder(source)
+    return _bundled(source, read_bundle(source))
 
 
-def _bundle_view(path: Path, files: Mapping[str, bytes]) -> ReportView:
+def _bundled(path: Path, files: Mapping[str, bytes]) -> ReportedRun:
     report = verify(files, Policy())
     if report.findings or report.manifest is None:
         raise RefusedError(
@@ -62,13 +75,13 @@ def _bundle_view(path: Path, files: Mapping[str, bytes]) -> ReportView:
         sealed_at_utc=report.manifest.sealed_at_utc,
         file_name=path.name,
     )
-    return build_view(records, derive(records), seal)
+    return ReportedRun(records, derive(records), seal)
 
 
-def _folder_view(folder: Path) -> ReportView:
+def _in_folder(folder: Path) -> ReportedRun:
     sealed = sorted((folder / BUNDLE_FOLDER).glob(f"*{BUNDLE_SUFFIX}"))
     if sealed:
-        return _bundle_view(sealed[0], read_bundle(sealed[0]))
+        return _bundled(sealed[0], read_bundle(sealed[0]))
     if not (folder / PLAN).is_file() or not (folder / BOOTS).is_file():
         raise UsageError(
             f"{folder} is not a run folder: it lacks {PLAN} or {BOOTS}.",
@@ -82,7 +95,7 @@ def _folder_view(folder: Path) -> ReportView:
             f"If it was interrupted early, start it again; else `k3-eval resume {folder}`.",
             error.findings,
         ) from error
-    return build_view(records, derive(records), None)
+    return ReportedRun(records, derive(records), None)
 
 
 def _unsealed_files(folder: Path) -> dict[str, bytes]:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from k3runner.report.isolation import AuditView, SeparationRow
+from k3runner.report.machine import MachineView
+from k3runner.report.rates import RateChart
 from k3runner.status_mark import Status
 from k3runner.wording import Quantity
 
@@ -13,6 +16,7 @@ __all__ = [
     "FactGroup",
     "HeadlineView",
     "IntervalRow",
+    "RatioRow",
     "ReportView",
     "SealView",
     "ServingChart",
@@ -92,6 +96,20 @@ class IntervalRow:
 
 
 @dataclass(frozen=True)
+class RatioRow:
+    """Candidate / baseline throughput of one serving cell, beside what it is held against."""
+
+    cell_id: str
+    deployment: str
+    status: Status
+    asked: str
+    """What the cell has to show about speed, in words."""
+    threshold: float | None
+    """What the bounds are held against; None where the cell's speed is not judged."""
+    interval: IntervalRow
+
+
+@dataclass(frozen=True)
 class CoverageBar:
     """Decode steps of one cell, summed over the boots of one arm."""
 
@@ -141,6 +159,8 @@ class ReportView:
     commit_sha: str
     tier: str
     subject: str
+    only: tuple[str, ...]
+    """Deployments that the plan was restricted to by request."""
     status: Status
     sentence: str
     trust: str
@@ -152,10 +172,17 @@ class ReportView:
     cells: tuple[CellRow, ...]
     charts: tuple[ServingChart, ...]
     intervals: tuple[IntervalRow, ...]
+    ratios: tuple[RatioRow, ...]
+    """Throughput alone, one row for each serving cell."""
+    rates: tuple[RateChart, ...]
     coverage: tuple[CoverageBar, ...]
     minimum_coverage: float
     token_cell: str | None
     tokens: tuple[TokenRow, ...]
+    audit: AuditView | None
+    """None: no audit of the change is in the bundle."""
+    separation: tuple[SeparationRow, ...]
+    machine: MachineView
     boots: tuple[tuple[str, ...], ...]
     """Rows of the boots table: boot, arm, backend, attempt, ready after, how it ended."""
     attempts: tuple[tuple[str, ...], ...]

@@ -124,6 +124,12 @@ def _sweep(table: Table) -> Sweep:
         minimum_requests=table.take("minimum_requests", int),
     )
     table.finish()
+    if sweep.one_deployment and sweep.draft_tokens:
+        raise UsageError(
+            f"{table.where}: a sweep of one deployment cannot ask for draft tokens, found "
+            f"{list(sweep.draft_tokens)}: that deployment may have others, and nothing would run.",
+            "Leave out `draft_tokens`, or let every deployment with them run the sweep.",
+        )
     return sweep
 
 
