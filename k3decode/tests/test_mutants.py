@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 import k3decode
+from k3decode.jitter import chain_of
+from k3decode.mutant import missing_waits
 from k3decode.mutants import MUTANTS, Mutant, mutate
 from k3decode.registry import OPS
 
@@ -18,6 +20,22 @@ def test_every_mutant_still_applies(mutant: Mutant) -> None:
 def test_every_op_has_two_mutants() -> None:
     counts = Counter(mutant.op for mutant in MUTANTS)
     assert all(counts[op.name] >= 2 for op in OPS)
+
+
+def test_each_wait_of_a_chain_is_left_out_once() -> None:
+    source = "a\n    cute.arch.griddepcontrol_wait()\nb\n    cute.arch.griddepcontrol_wait()\n"
+    first, second = missing_waits("kda", source)
+    assert mutate(first, source) == "a\n    pass\nb\n    cute.arch.griddepcontrol_wait()\n"
+    assert mutate(second, source) == "a\n    cute.arch.griddepcontrol_wait()\nb\n    pass\n"
+    assert first.late
+    assert second.late
+    assert missing_waits("kda", "no wait") == ()
+
+
+def test_every_dependent_launch_has_a_mutant_without_its_wait() -> None:
+    late = Counter(mutant.op for mutant in MUTANTS if mutant.late)
+    assert {op.name for op in OPS if chain_of(op.name).dependents} == set(late)
+    assert late["projection"] == chain_of("projection").dependents
 
 
 def test_mutate_refuses_text_that_is_gone() -> None:

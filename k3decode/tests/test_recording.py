@@ -18,15 +18,20 @@ from k3decode.recording import (
 )
 from k3decode.registry import op_named
 
-from .ops import projection_launches, torch_launches
+from .ops import mla_torch_launches, moe_launches, projection_launches, torch_launches
 
 CPU = torch.device("cpu")
 LAUNCHES: dict[str, Launch] = {
     "attn_res": torch_launches.attn_res,
     "embedding": torch_launches.embed_rows,
     "kda": torch_launches.kda_step,
+    "latent_norm": moe_launches.normalise_latent,
+    "mla_prepare": mla_torch_launches.mla_prepare,
+    "mla_query": mla_torch_launches.mla_query,
+    "moe_tail": moe_launches.add_shared,
     "projection": projection_launches.project,
     "router": torch_launches.route_rows,
+    "situ": moe_launches.activate_rows,
 }
 
 
@@ -42,14 +47,21 @@ def _case_calls(op: Op, name: str) -> list[RecordedCall]:
     ("name", "case"),
     [
         ("attn_res", "padded_rows"),
-        ("attn_res", "first_m5"),
+        ("attn_res", "first_m11"),
         ("embedding", "ids_outside"),
         ("kda", "null_slots"),
         ("kda", "q4_dropped_states"),
+        ("latent_norm", "padded_rows"),
+        ("mla_prepare", "bf16_null_slots"),
+        ("mla_prepare", "e4m3_scaled"),
+        ("mla_query", "bf16_padded_rows"),
+        ("mla_query", "e4m3_scaled"),
+        ("moe_tail", "unbounded"),
         ("projection", "padded_rows_two_outputs"),
         ("projection", "fp32_only"),
         ("projection", "situ_padded"),
         ("router", "padded_rows"),
+        ("situ", "padded_rows"),
     ],
 )
 def test_a_recorded_launch_is_judged_like_a_case(name: str, case: str, tmp_path: Path) -> None:

@@ -5,14 +5,19 @@ the L2 cache where memory allows, and replayed; the time is the median replay di
 launches, so it holds the gap between two launches too. One line of JSON per case, with the byte
 floor: the bytes the case must move at the GPU's peak bandwidth. Beside cases that read much stands
 the time in which the same GPU, in the same run, only reads as many bytes.
+
+Cases are checked first; `--checked FILE` takes the lines that the check wrote at the same commit
+instead. Processes that share `--turns FILE` prepare at the same time and time alone.
 """
 
 import argparse
 import json
+import shlex
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,11 +28,12 @@ from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
 from k3decode.op import Case, Op, Trial
 from k3decode.registry import OPS, op_named
+from k3decode.turns import Turns
 
 if TYPE_CHECKING:
     from k3decode.read_rate import ReadRate
 
-__all__ = ["CaseTiming", "main", "time_case"]
+__all__ = ["CaseTiming", "main", "passed_cases", "time_case", "time_op"]
 
 SCHEMA = "k3decode.bench/1"
 # Four times the largest L2 of the GPUs we know on Hopper, so that inputs come from memory.
@@ -68,18 +74,24 @@ class CaseTiming:
     """What the op says beside it; a mean over the copies, rounded down."""
 
 
-def time_case(
-    op: Op, case: Case, device: torch.device, gpu_name: str, reads: "ReadRate"
+def time_case(  # noqa: PLR0917
+    op: Op, case: Case, device: torch.device, gpu_name: str, reads: "ReadRate", turns: Turns
 ) -> CaseTiming:
     """Capture, replay, take the median."""
-    first = case.prepare(op.launch, device)
-    copies = min(_MAX_COPIES, max(2, -(-_ROTATED_BYTES // first.cost.bytes)))
-    trials = [first, *(case.prepare(op.launch, device) for _ in range(copies - 1))]
-    replays = _replay_us([trial.run for trial in trials])
-    latency = statistics.median(replays) / copies
+    with turns.together():
+        first = case.prepare(op.launch, device)
+        copies = min(_MAX_COPIES, max(2, -(-_ROTATED_BYTES // first.cost.bytes)))
+        trials = [first, *(case.prepare(op.launch, device) for _ in range(copies - 1))]
+        # What is not compiled yet is compiled here.
+        first.run()
+        torch.cuda.synchronize(device)
     cost = _mean_cost(trials)
+    many = cost.read_bytes > _LITTLE_BYTES
+    with turns.alone():
+        replays = _replay_us([trial.run for trial in trials])
+        read_us = reads.read_us(cost.read_bytes, copies) if many else None
+    latency = statistics.median(replays) / copies
     floor = roofline_us(cost, gpu_named(gpu_name))
-    read_us = reads.read_us(cost.read_bytes, copies) if cost.read_bytes > _LITTLE_BYTES else None
     return CaseTiming(
         op=op.name,
         case=case.name,
@@ -100,37 +112,112 @@ def time_case(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    options = _options(arguments)
+    device = torch.device("cuda")
+    facts = circumstances(options.commit, _typed(arguments))
+    from k3decode.read_rate import ReadRate  # noqa: PLC0415
+
+    turns = Turns(options.turns)
+    with turns.together():
+        reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
+
+    def timed(op: Op, case: Case) -> None:
+        timing = time_case(op, case, device, facts["gpu"], reads, turns)
+        record = {"schema": SCHEMA, **asdict(timing), **facts}
+        print(json.dumps(record, allow_nan=False), flush=True)
+
+    good = True
+    for op in options.ops:
+        passed = options.passed
+        if passed is None:
+            with turns.together():
+                passed = _passed_now(op, _needed(op, options.case), device)
+        good = time_op(op, options.case, passed, timed) and good
+    return 0 if good else 1
+
+
+def time_op(
+    op: Op,
+    names: Sequence[str] | None,
+    passed: Container[tuple[str, str]],
+    time_one: Callable[[Op, Case], None],
+) -> bool:
+    """Time an op's production cases, or say on stderr why not.
+
+    Args:
+        op: whose cases.
+        names: which of them; None for all.
+        passed: ops and cases that passed; timed is only where all that are needed are among them.
+        time_one: times one case.
+
+    Returns:
+        Whether it was timed.
+    """
+    bad = [case.name for case in _needed(op, names) if (op.name, case.name) not in passed]
+    if bad:
+        print(
+            f"{op.name}: {len(bad)} cases did not pass, {bad[0]} among them, nothing is timed",
+            file=sys.stderr,
+        )
+        return False
+    for case in op.cases:
+        if _is_timed(case, names):
+            time_one(op, case)
+    return True
+
+
+def _needed(op: Op, names: Sequence[str] | None) -> list[Case]:
+    """Cases that must pass before an op is timed."""
+    plain = {"smoke", "corner"}
+    return [case for case in op.cases if case.group in plain or _is_timed(case, names)]
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m k3decode.bench", description=__doc__)
     parser.add_argument("op", nargs="*", help="ops to time; all of them by default")
     parser.add_argument("--commit", required=True, help="commit of the code that runs")
     parser.add_argument("--case", action="append", help="production cases to time, by name")
+    parser.add_argument("--checked", type=Path, metavar="FILE", help="lines of the check")
+    parser.add_argument("--turns", type=Path, metavar="FILE", help="shared with other processes")
     options = parser.parse_args(arguments)
     try:
-        ops = [op_named(name) for name in options.op] or list(OPS)
-    except ValueError as error:
+        options.ops = [op_named(name) for name in options.op] or list(OPS)
+        options.passed = options.checked and passed_cases(options.checked, options.commit)
+    except (OSError, ValueError) as error:
         parser.error(str(error))
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
-    device = torch.device("cuda")
-    facts = circumstances(options.commit, "python -m k3decode.bench")
-    from k3decode.read_rate import ReadRate  # noqa: PLC0415
+    return options
 
-    reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
-    red = 0
-    for op in ops:
-        timed = [case for case in op.cases if _is_timed(case, options.case)]
-        checked = [case for case in op.cases if case in timed or case.group in {"smoke", "corner"}]
-        found = (check_case(op, case, op.launch, device) for case in checked)
-        bad = [r for r in found if r.outcome != "passed"]
-        if bad:
-            print(f"{op.name}: {len(bad)} cases do not pass, nothing is timed", file=sys.stderr)
-            red += 1
-            continue
-        for case in timed:
-            timing = time_case(op, case, device, facts["gpu"], reads)
-            record = {"schema": SCHEMA, **asdict(timing), **facts}
-            print(json.dumps(record, allow_nan=False), flush=True)
-    return 1 if red else 0
+
+def passed_cases(path: Path, commit: str) -> set[tuple[str, str]]:
+    """Ops and cases that the check's lines call passed, all at this commit.
+
+    Raises:
+        ValueError: a line is of another commit, or of no check.
+    """
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if not str(record.get("schema")).startswith("k3decode.check/"):
+            raise ValueError(
+                f"{path}: expected lines of the check, found schema {record.get('schema')!r}"
+            )
+        if record.get("commit") != commit:
+            raise ValueError(
+                f"{path}: expected cases that were checked at {commit}, found "
+                f"{record.get('commit')!r}: check again with --commit"
+            )
+    return {(r["op"], r["case"]) for r in records if r["outcome"] == "passed"}
+
+
+def _passed_now(op: Op, cases: Sequence[Case], device: torch.device) -> set[tuple[str, str]]:
+    reports = (check_case(op, case, op.launch, device) for case in cases)
+    return {(r.op, r.case) for r in reports if r.outcome == "passed"}
+
+
+def _typed(arguments: Sequence[str] | None) -> str:
+    words = sys.argv[1:] if arguments is None else arguments
+    return shlex.join(["python", "-m", "k3decode.bench", *words])
 
 
 def _is_timed(case: Case, names: Sequence[str] | None) -> bool:

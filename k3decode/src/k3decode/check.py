@@ -23,13 +23,18 @@ import torch
 
 from k3decode.circumstances import circumstances
 from k3decode.host.kernel_library import PreparedKernelError, use_library
+from k3decode.launch_memory import LaunchMemory, metered
 from k3decode.op import GROUPS, Case, Launch, Op
 from k3decode.recording import RecordedCall, RecordingError, read_recording
 from k3decode.registry import OPS, op_named
 
 __all__ = ["CaseReport", "check_case", "check_op", "main", "replayed_cases"]
 
-SCHEMA = "k3decode.check/1"
+SCHEMA = "k3decode.check/2"
+
+
+Late = Callable[[Launch], Launch]
+"""Makes a launch one whose inputs arrive late."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,12 @@ class CaseReport:
     """Largest error over what is allowed, all outputs; None where an output has no number."""
     sentences: tuple[str, ...]
     """What is wrong, one sentence per output."""
+    argument_bytes: int | None = None
+    """Device memory behind the launch's arguments; None where it did not run to its end."""
+    workspace_bytes: int | None = None
+    """Of it, workspaces."""
+    allocated_bytes: int | None = None
+    """Device memory that a launch took beside its arguments; more than none is a failure."""
 
     def line(self) -> str:
         """The report as one line of text."""
@@ -56,29 +67,43 @@ class CaseReport:
         return json.dumps({"schema": SCHEMA, **asdict(self), **facts}, allow_nan=False)
 
 
-def check_case(op: Op, case: Case, launch: Launch, device: torch.device) -> CaseReport:
-    """Run the kernel, then the reference, and compare."""
+def check_case(
+    op: Op, case: Case, launch: Launch, device: torch.device, *, late: Late | None = None
+) -> CaseReport:
+    """Run the kernel, then the reference, and compare.
 
-    def report(
-        outcome: Literal["passed", "failed", "errored"],
-        worst: float | None,
-        sentences: Sequence[str],
-    ) -> CaseReport:
-        return CaseReport(op.name, case.name, case.group, outcome, worst, tuple(sentences))
-
+    Args:
+        op: what the case belongs to.
+        case: shape and options.
+        launch: the op's own, or another with its parameters.
+        device: where it runs.
+        late: makes a launch one whose inputs arrive late; None for none.
+    """
+    memory = LaunchMemory()
+    used = metered(op, launch, memory, device)
     try:
-        trial = case.prepare(launch, device)
+        trial = case.prepare(used if late is None else late(used), device)
         trial.run()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     # Whatever a kernel raises is that case's outcome, and the next case still runs.
     except Exception as error:
-        return report("errored", None, [f"{type(error).__name__}: {error}"])
+        sentence = f"{type(error).__name__}: {error}"
+        return CaseReport(op.name, case.name, case.group, "errored", None, (sentence,))
     judgements = trial.judge()
     bad = [f"{found.output}: {found.sentence}" for found in judgements if not found.passed]
+    if (problem := memory.problem()) is not None:
+        bad.append(problem)
     finite = [found.worst for found in judgements if found.worst != float("inf")]
-    worst = max(finite) if len(finite) == len(judgements) else None
-    return report("failed" if bad else "passed", worst, bad)
+    return CaseReport(
+        op=op.name,
+        case=case.name,
+        group=case.group,
+        outcome="failed" if bad else "passed",
+        worst=max(finite) if len(finite) == len(judgements) else None,
+        sentences=tuple(bad),
+        **asdict(memory),
+    )
 
 
 def check_op(
@@ -126,8 +151,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run recorded launches")
     parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="run exported kernels")
     options = parser.parse_args(arguments)
-    if options.kernels is not None and options.jitter is not None:
-        parser.error("expected --jitter or --kernels, found both: jitter compiles its producers")
     try:
         cases = _chosen(options)
         adapters = dict(_adapter(text) for text in options.adapter)
@@ -142,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         forbid_compiler()
     device = torch.device("cuda")
-    check = check_case if options.jitter is None else _late_check(device, options.jitter)
+    names = dict.fromkeys(op.name for op, _ in cases)
+    check = check_case if options.jitter is None else _late_check(device, options.jitter, names)
     if check is None:
         return 1
     facts = {} if options.commit is None else circumstances(options.commit, _typed(arguments))
@@ -166,21 +190,26 @@ def _typed(arguments: Sequence[str] | None) -> str:
 _Check = Callable[[Op, Case, Launch, torch.device], CaseReport]
 
 
-def _late_check(device: torch.device, seed: int) -> _Check | None:
-    """A check with late inputs; None, with words on stderr, where it would prove nothing."""
-    from k3decode.jitter import Jitter  # noqa: PLC0415
+def _late_check(device: torch.device, seed: int, names: Iterable[str]) -> _Check | None:
+    """A check with late inputs; None, with words on stderr, where it would prove nothing.
+
+    Of each op in `names` it is said on stderr how much late inputs can show.
+    """
+    from k3decode.jitter import Jitter, chain_of  # noqa: PLC0415
 
     jitter = Jitter(device, seed)
     if (doubt := jitter.doubt()) is not None:
         print(f"{doubt}: --jitter proves nothing on this machine", file=sys.stderr)
         return None
+    for name in names:
+        print(chain_of(name).sentence(name), file=sys.stderr)
 
     def check(op: Op, case: Case, launch: Launch, device: torch.device) -> CaseReport:
         # Once in time, so that nothing is compiled while producers pause; what this raises, the
         # late launch raises again.
         with suppress(Exception):
             case.prepare(launch, device).run()
-        return check_case(op, case, jitter.delayed(op, launch), device)
+        return check_case(op, case, launch, device, late=partial(jitter.delayed, op))
 
     return check
 

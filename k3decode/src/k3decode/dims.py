@@ -4,9 +4,39 @@ Widths are logical (whole model, one rank). Everything else in the package takes
 one piece of code serves the real widths and the widths a two-core machine can serve.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from math import gcd
 
-__all__ = ["K3Dims", "tiny"]
+__all__ = ["K3Dims", "K3Shard", "ShardError", "tiny"]
+
+
+class ShardError(ValueError):
+    """A number of ranks does not divide a model."""
+
+
+@dataclass(frozen=True)
+class K3Shard:
+    """What one of several tensor-parallel ranks has of each width that is divided among them.
+
+    Not here is what every rank has whole: the decay gate's first factor, MLA's compressed query and
+    cache row, and all norms.
+    """
+
+    ranks: int
+    num_attention_heads: int
+    """Heads of KDA and of MLA."""
+    dense_intermediate_size: int
+    num_experts: int
+    """Router rows; the logits are gathered."""
+    latent_size: int
+    """Rows of the latent down-projection; the latent row is gathered."""
+    expert_intermediate_size: int
+    """Of every expert; the latent sums are added over the ranks."""
+    shared_intermediate_size: int
+    hidden_size: int
+    """Rows of the latent up-projection; the hidden row is gathered."""
+    vocab_size: int
+    """Rows of embedding and LM head."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +117,22 @@ class K3Dims:
                 f"the short convolution needs at least two taps, found {self.kda_conv_taps}: "
                 "one tap would keep no state"
             )
+
+    def shard(self, ranks: int) -> K3Shard:
+        """Widths of one rank.
+
+        Raises:
+            ShardError: the ranks do not divide all that is divided among them.
+        """
+        names = [field.name for field in fields(K3Shard) if field.name != "ranks"]
+        widths = {name: int(getattr(self, name)) for name in names}
+        if ranks < 1 or (uneven := [name for name in names if widths[name] % ranks]):
+            words = ", ".join(f"{name} {widths[name]}" for name in (uneven if ranks > 0 else names))
+            raise ShardError(
+                f"expected a number of ranks that divides {words}, found {ranks}: take a divisor "
+                f"of {gcd(*widths.values())}"
+            )
+        return K3Shard(ranks=ranks, **{name: width // ranks for name, width in widths.items()})
 
     def is_mla(self, layer: int) -> bool:
         """Whether a 0-based layer is MLA; the last layer always is."""

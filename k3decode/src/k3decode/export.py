@@ -1,12 +1,13 @@
 """`python -m k3decode.export FOLDER [OP ...]`: compile kernels ahead of time, without a GPU.
 
 Writes one object file per kernel, variant and architecture, and an index. A process that uses the
-folder (`K3DECODE_KERNELS=FOLDER`, or `--kernels FOLDER` of the check) compiles nothing.
+folder (`K3DECODE_KERNELS=FOLDER`, or `--kernels FOLDER` of the check) compiles nothing. With
+`--apparatus` the kernels by which check and bench delay and compare are in it too.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ __all__ = ["export_kernels", "main"]
 
 
 def export_kernels(
-    folder: Path, ops: Sequence[str], architectures: Sequence[str]
+    folder: Path, ops: Sequence[str], architectures: Sequence[str], *, apparatus: bool = False
 ) -> list[KernelKey]:
     """Compile all variants of some ops and write them.
 
@@ -27,6 +28,7 @@ def export_kernels(
         folder: made if it is missing; files of other kernels in it are left alone.
         ops: names; those without a kernel are an error.
         architectures: compilation targets.
+        apparatus: whether to write the kernels of check and bench, too.
 
     Returns:
         What was written.
@@ -34,12 +36,13 @@ def export_kernels(
     from k3decode.host.compilation import compiled_kernels, object_file  # noqa: PLC0415
 
     folder.mkdir(parents=True, exist_ok=True)
+    compiling = [one for name in ops for one in op_named(name).variants.values()]
+    compiling += _apparatus() if apparatus else []
     kernels = [
         kernel
-        for name in ops
-        for compile_variant in op_named(name).variants.values()
+        for compile_all in compiling
         for architecture in architectures
-        for kernel in _parts(compile_variant(architecture))
+        for kernel in _parts(compile_all(architecture))
     ]
     keys = {id(compiled): key for key, compiled in compiled_kernels().items()}
     written = []
@@ -53,6 +56,13 @@ def export_kernels(
     return written
 
 
+def _apparatus() -> list[Callable[[str], Any]]:
+    from k3decode.jitter import compile_delays  # noqa: PLC0415
+    from k3decode.read_rate import compile_read  # noqa: PLC0415
+
+    return [compile_delays, compile_read]
+
+
 def _parts(compiled: Any) -> tuple[Any, ...]:
     return compiled if isinstance(compiled, tuple) else (compiled,)
 
@@ -63,13 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("op", nargs="*", help="ops to compile; all of them by default")
     parser.add_argument("--architecture", action="append", choices=list(ARCHITECTURES.values()))
+    parser.add_argument("--apparatus", action="store_true", help="kernels of check and bench, too")
     options = parser.parse_args(arguments)
     try:
         ops = [op_named(name).name for name in options.op] or [op.name for op in OPS]
     except ValueError as error:
         parser.error(str(error))
     written = export_kernels(
-        options.folder, ops, options.architecture or list(ARCHITECTURES.values())
+        options.folder,
+        ops,
+        options.architecture or list(ARCHITECTURES.values()),
+        apparatus=options.apparatus,
     )
     size = sum((options.folder / f"{key.symbol}.o").stat().st_size for key in written)
     print(f"{len(written)} kernels, {size / 1e6:.1f} MB, in {options.folder}")

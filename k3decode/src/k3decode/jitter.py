@@ -1,42 +1,78 @@
 """Launches whose inputs arrive late, for `check --jitter`.
 
 Before each launch every activation is overwritten with poison, and producers bring the true bytes
-back: one kernel per tensor, in random order, each after a random pause. A producer allows dependent
-launches at once, so a kernel that is launched as a dependent runs beside the last producer, and
-what it reads before its own wait is poison. Meanwhile a second stream crowds a random number of SMs
-for a random time, so that the CTAs of one launch start apart.
+back: one kernel per tensor, in random order, each after a random pause. They are a chain of
+dependent launches themselves and run beside each other; so does a kernel that is launched as a
+dependent of the last, and whatever it reads before its own wait is poison. Meanwhile a second
+stream crowds a random number of SMs for a random time, so that the CTAs of one launch start apart.
 
 What this cannot show: a kernel that is launched in plain stream order has nothing to wait for and
-passes; between the kernels of one launch nothing is delayed but what the second stream does; a race
-that needs another order of CTAs than the ones that were drawn stays unseen.
+passes, so `chain_of` says of an op how many of its kernels are launched as dependents; between the
+kernels of one launch nothing is delayed but what the second stream does and what the first of them
+waits for; a race that needs another order of CTAs than the ones that were drawn stays unseen.
 """
 
 import inspect
 import random
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from k3decode.audit.declaration import read_declarations
 from k3decode.device.delayed_copy import CopyConfig, DelayedCopyKernel
 from k3decode.host.inputs import ARCHITECTURES
+from k3decode.launch_memory import tensors_in
 from k3decode.op import Launch, Op
 
-__all__ = ["Jitter"]
+__all__ = ["Chain", "Jitter", "chain_of", "compile_delays"]
 
 # About 0.3 to 1.5 ms at 1.8 GHz: longer than a busy host needs for the next launch.
 _PAUSE_CYCLES = (540_000, 2_700_000)
 # About 5 ms: what is not noticed then is not noticed at all.
 _LONG_PAUSE_CYCLES = 9_000_000
+# About 0.1 ms: the launch of one more producer by a busy host.
+_LAUNCH_CYCLES = 180_000
 _PRODUCER_CTAS = 16
 _MAX_CROWDED = 132
-_PRODUCER = CopyConfig(dependent=False, waits=False)
+_FIRST_PRODUCER = CopyConfig(dependent=False, waits="never")
+_PRODUCER = CopyConfig(dependent=True, waits="after")
 # Most of an SM's shared memory and half its threads.
-_CROWD = CopyConfig(dependent=False, waits=False, threads=1024, shared_bytes=200_000)
-_RIGHT = CopyConfig(dependent=True, waits=True)
-_WRONG = CopyConfig(dependent=True, waits=False)
+_CROWD = CopyConfig(dependent=False, waits="never", threads=1024, shared_bytes=200_000)
+_RIGHT = CopyConfig(dependent=True, waits="before")
+_WRONG = CopyConfig(dependent=True, waits="never")
+_CONFIGS = (_FIRST_PRODUCER, _PRODUCER, _CROWD, _RIGHT, _WRONG)
+_POISON = 0xFF
+
+
+@dataclass(frozen=True)
+class Chain:
+    """How an op stands in a chain of dependent launches."""
+
+    kernels: int
+    """Of one launch."""
+    dependents: int
+    """Of them, launched before the kernel in front has ended: those that late inputs can catch."""
+
+    def sentence(self, op: str) -> str:
+        """For a person."""
+        if not self.dependents:
+            return f"{op}: in plain stream order, so late inputs cannot show a missing wait"
+        return f"{op}: {self.dependents} of {self.kernels} kernels are launched as dependents"
+
+
+def chain_of(op: str) -> Chain:
+    """Read it off what the op's kernels declare to the race audit, which a test compares."""
+    text = (Path(__file__).parent / "ops" / op / "audit.toml").read_text()
+    declared = read_declarations(text)
+    return Chain(len(declared), sum(one.dependent_launch for one in declared))
+
+
+def compile_delays(architecture: str) -> tuple[Any, ...]:
+    """Compile all that late inputs need."""
+    return tuple(_compiled(config, architecture) for config in _CONFIGS)
 
 
 class Jitter:
@@ -47,11 +83,8 @@ class Jitter:
         self._random = random.Random(seed)  # noqa: S311
         self._side = torch.cuda.Stream(device)
         self._scratch = torch.zeros(64, dtype=torch.uint8, device=device)
-        self._architecture = ARCHITECTURES[torch.cuda.get_device_capability(device)]
-        self._kernels = {
-            config: _compiled(config, self._architecture)
-            for config in (_PRODUCER, _CROWD, _RIGHT, _WRONG)
-        }
+        architecture = ARCHITECTURES[torch.cuda.get_device_capability(device)]
+        self._kernels = dict(zip(_CONFIGS, compile_delays(architecture), strict=True))
 
     def delayed(self, op: Op, launch: Launch) -> Launch:
         """The launch behind late producers; call it once before without, so that it is compiled."""
@@ -63,7 +96,8 @@ class Jitter:
                 tensor
                 for name, value in bound.arguments.items()
                 if name not in op.weights
-                for tensor in _tensors(value)
+                for tensor in tensors_in(value)
+                if tensor.numel() and tensor.device.type == "cuda"
             ]
             self._produce_late(late)
             launch(*positional, **named)
@@ -73,24 +107,24 @@ class Jitter:
 
     def doubt(self) -> str | None:
         """What speaks against the delays themselves, on this machine; None when nothing does."""
-        if not self._copies_rightly(_RIGHT):
-            return "a dependent copy that waits for its producer read poison"
-        if self._copies_rightly(_WRONG):
-            return "a dependent copy that does not wait for its producer was not noticed"
+        if self._poisoned_halves(_RIGHT):
+            return "a dependent copy that waits for its producers read poison"
+        if self._poisoned_halves(_WRONG) != 2:  # noqa: PLR2004
+            return "a dependent copy that does not wait for its producers was not noticed"
         return None
 
-    def _copies_rightly(self, consumer: CopyConfig) -> bool:
+    def _poisoned_halves(self, consumer: CopyConfig) -> int:
+        """Of two halves with a late producer each, how many the consumer got as poison."""
         source = torch.arange(64, dtype=torch.uint8, device=self._device)
         target = torch.zeros_like(source)
-        expected = source.clone()
         # Twice, so that nothing is left to load when it counts.
         for _ in range(2):
             target.zero_()
             torch.cuda.synchronize(self._device)
-            self._produce_late([source], _LONG_PAUSE_CYCLES)
+            self._produce_late([source[:32], source[32:]], _LONG_PAUSE_CYCLES)
             self._copy(consumer, source, target, cycles=0, ctas=1)
             torch.cuda.synchronize(self._device)
-        return bool(torch.equal(target, expected))
+        return int((target.view(2, -1) == _POISON).all(dim=1).sum())
 
     def _produce_late(self, late: list[Tensor], cycles: int | None = None) -> None:
         """Poison tensors and bring them back, each after a pause: a given or a random one."""
@@ -98,7 +132,7 @@ class Jitter:
         true_bytes = [span.clone() for span in spans]
         for tensor, span in zip(late, spans, strict=True):
             # Poison that no reader can follow out of its memory: page 0, expert 0, token 0.
-            span.fill_(0xFF if _is_number(tensor) else 0)
+            span.fill_(_POISON if _is_number(tensor) else 0)
         self._side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._side):
             self._copy(
@@ -110,12 +144,14 @@ class Jitter:
             )
         order = list(range(len(spans)))
         self._random.shuffle(order)
-        for place in order:
+        for number, place in enumerate(order):
+            # All of them are late still when the last has been launched.
+            ahead = _LAUNCH_CYCLES * (len(order) - 1 - number)
             self._copy(
-                _PRODUCER,
+                _PRODUCER if number else _FIRST_PRODUCER,
                 true_bytes[place],
                 spans[place],
-                cycles=self._pause() if cycles is None else cycles,
+                cycles=ahead + (self._pause() if cycles is None else cycles),
                 ctas=_PRODUCER_CTAS,
             )
 
@@ -142,18 +178,6 @@ def _compiled(config: CopyConfig, architecture: str) -> Any:
 
     arguments = placeholders([torch.uint8, torch.uint8], 2, 1)
     return compile_kernel(DelayedCopyKernel(config), arguments, architecture)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        if value.numel() and value.device.type == "cuda":
-            yield value
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from _tensors(getattr(value, field.name))
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
 
 
 def _is_number(tensor: Tensor) -> bool:

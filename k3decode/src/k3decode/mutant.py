@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Mutant", "mutate"]
+__all__ = ["Mutant", "missing_waits", "mutate"]
+
+_WAIT = "cute.arch.griddepcontrol_wait()"
+_NO_WAIT = "pass"
 
 
 @dataclass(frozen=True)
@@ -12,19 +15,35 @@ class Mutant:
     op: str
     name: str
     found: str
-    """Text that occurs once in the file."""
+    """Text that occurs once in the file, or more than once if `place` chooses."""
     replaced: str
     file: str = "kernel.py"
     """File of the op's folder."""
+    place: int | None = None
+    """Which of the places, from 0; None where there is one."""
+    late: bool = False
+    """Whether only inputs that arrive late can show it."""
+
+
+def missing_waits(op: str, source: str) -> tuple[Mutant, ...]:
+    """For each wait of dependent launches in an op's `kernel.py`, a mutant without it."""
+    return tuple(
+        Mutant(op, f"wait_{place + 1}_forgotten", _WAIT, _NO_WAIT, place=place, late=True)
+        for place in range(source.count(_WAIT))
+    )
 
 
 def mutate(mutant: Mutant, source: str) -> str:
     """Apply the replacement.
 
     Raises:
-        ValueError: the text is not in the source exactly once.
+        ValueError: the text is not in the source exactly once, or at the place that was chosen.
     """
     count = source.count(mutant.found)
+    if mutant.place is not None and mutant.place < count:
+        parts = source.split(mutant.found)
+        head, tail = parts[: mutant.place + 1], parts[mutant.place + 1 :]
+        return mutant.found.join(head) + mutant.replaced + mutant.found.join(tail)
     if count != 1:
         raise ValueError(
             f"{mutant.op}/{mutant.name}: expected '{mutant.found}' once in {mutant.file}, found it "

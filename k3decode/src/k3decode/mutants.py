@@ -1,12 +1,15 @@
 """All mutants, listed by hand: device code broken on purpose; the cases must notice each of them.
 
-Each op has its own in `ops/OP/mutants.py`. `python -m k3decode.mutants` runs them (mutation.py).
-References are never changed.
+Each op has its own in `ops/OP/mutants.py`; those that lack one wait for the kernel in front follow
+from the device code. `python -m k3decode.mutants` runs them (mutation.py). References are never
+changed.
 """
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
-from k3decode.mutant import Mutant, mutate
+from k3decode.mutant import Mutant, missing_waits, mutate
 from k3decode.ops.attn_res import mutants as attn_res
 from k3decode.ops.embedding import mutants as embedding
 from k3decode.ops.experts import mutants as experts
@@ -23,6 +26,14 @@ from k3decode.ops.situ import mutants as situ
 
 __all__ = ["MUTANTS", "Mutant", "mutate"]
 
+_OPS = Path(__file__).parent / "ops"
+
+
+def _without_waits() -> Iterator[Mutant]:
+    for path in sorted(_OPS.glob("*/kernel.py")):
+        yield from missing_waits(path.parent.name, path.read_text())
+
+
 MUTANTS: tuple[Mutant, ...] = (
     *attn_res.MUTANTS,
     *embedding.MUTANTS,
@@ -37,6 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *projection.MUTANTS,
     *router.MUTANTS,
     *situ.MUTANTS,
+    *_without_waits(),
 )
 
 if __name__ == "__main__":

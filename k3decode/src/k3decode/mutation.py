@@ -31,6 +31,9 @@ _PARALLEL = 8
 _THREADS = {"OMP_NUM_THREADS": "2"}
 # Rows are the same code at other numbers of rows; a mutant that only they notice needs a corner.
 _GROUPS = ("smoke", "corner", "production")
+# A wait is missed by every case or by none; what late inputs cost is the delays.
+_LATE_GROUPS = ("smoke", "corner")
+_LATE_SEED = "7"
 _PACKAGE = Path(__file__).parent
 
 
@@ -82,7 +85,8 @@ def _show(
     for mutant in mutants:
         kept = results.get((mutant.op, mutant.name), {})
         found.append(standing(mutant, results))
-        where = f"{kept.get('gpu', '')} {kept.get('measured_at_utc', '')}".strip()
+        commit = str(kept.get("commit", ""))[:8]
+        where = f"{kept.get('gpu', '')} {kept.get('measured_at_utc', '')} {commit}".strip()
         print(f"{found[-1]:10}{mutant.op:14}{mutant.name:44}{where}".rstrip())
     good = found.count("caught")
     print(f"no GPU here: {good} of {len(found)} were caught when last run", file=sys.stderr)
@@ -114,10 +118,12 @@ def _run(mutant: Mutant) -> dict[str, object]:
         kernel = copy / "ops" / mutant.op / mutant.file
         kernel.write_text(mutate(mutant, kernel.read_text()))
         path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-        groups = [word for group in _GROUPS for word in ("--group", group)]
+        chosen = _LATE_GROUPS if mutant.late else _GROUPS
+        groups = [word for group in chosen for word in ("--group", group)]
         command = [sys.executable, "-m", "k3decode.check", mutant.op, "--json", "--until-bad"]
+        late = ["--jitter", _LATE_SEED] if mutant.late else []
         done = subprocess.run(
-            [*command, *groups],
+            [*command, *groups, *late],
             capture_output=True,
             text=True,
             check=False,

@@ -15,13 +15,26 @@ from k3decode.cost import Cost
 from k3decode.recording import RecordedCall
 from k3decode.tolerance import Judgement
 
-__all__ = ["GROUPS", "Case", "CaseGroup", "Launch", "Op", "Replay", "Trial", "poisoned"]
+__all__ = [
+    "GROUPS",
+    "SERVED_ROWS",
+    "Case",
+    "CaseGroup",
+    "Launch",
+    "Op",
+    "Replay",
+    "Trial",
+    "poisoned",
+]
 
 CaseGroup = Literal["smoke", "corner", "production", "rows", "replay"]
 """Quick; unusual; as K3 is served; every number of rows from 1 to 64; recorded launches."""
 
 GROUPS: tuple[CaseGroup, ...] = ("smoke", "corner", "production", "rows")
 """Groups of an op's own cases."""
+
+SERVED_ROWS = (1, 2, 3, 5, 7, 8, 9, 12, 16, 17, 33, 48, 64)
+"""Rows of production cases: powers of two, one beside them, and between; a batch has any number."""
 
 Launch = Callable[..., None]
 """Runs an op's kernel: validates, compiles at the first call, launches; writes its outputs."""
@@ -70,6 +83,11 @@ class Op:
     """Variants that CI compiles; without any, the last one named."""
     weights: frozenset[str] = frozenset()
     """Launch parameters that no step writes: they may be read before a producer has finished."""
+    workspaces: frozenset[str] = frozenset()
+    """Launch parameters that are neither input nor output: memory that kernels pass to each other.
+
+    A launch takes no device memory but its parameters; the check measures that.
+    """
     replay: Replay | None = None
     """None: recorded calls of this op cannot be judged yet."""
 

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from k3decode.device.stream_read import StreamReadConfig, StreamReadKernel
 from k3decode.host.compilation import compile_kernel, current_stream, device_pointer, placeholders
 from k3decode.host.inputs import ARCHITECTURES
 
-__all__ = ["ReadRate"]
+__all__ = ["ReadRate", "compile_read"]
 
 _CONFIG = StreamReadConfig()
 _VECTOR_BYTES = 16
@@ -39,12 +40,7 @@ class ReadRate:
         self._ctas = (
             _CONFIG.ctas_per_sm * torch.cuda.get_device_properties(device).multi_processor_count
         )
-        capability = torch.cuda.get_device_capability(device)
-        self._compiled = compile_kernel(
-            StreamReadKernel(_CONFIG),
-            placeholders([torch.uint8, torch.int32], 1, 1),
-            ARCHITECTURES[capability],
-        )
+        self._compiled = compile_read(ARCHITECTURES[torch.cuda.get_device_capability(device)])
 
     def read_us(self, size: int, copies: int) -> float:
         """Median time of one cold read of `size` bytes, `copies` in a graph.
@@ -74,3 +70,9 @@ class ReadRate:
             )
 
         return run
+
+
+def compile_read(architecture: str) -> Any:
+    """Compile the kernel that only reads."""
+    arguments = placeholders([torch.uint8, torch.int32], 1, 1)
+    return compile_kernel(StreamReadKernel(_CONFIG), arguments, architecture)

@@ -1,11 +1,14 @@
 # mypy: ignore-errors
 """A copy that lets dependent launches start at once, then pauses, then copies.
 
-It stands for a producer whose result comes late. As a consumer it is launched early itself, with or
-without the wait that makes that safe, so that a check for missing waits can be checked.
+It stands for a producer whose result comes late. Producers may run beside each other: one that
+waits after its copy has ended only when those before it have, so that whoever waits for the last of
+them waits for all. As a consumer it is launched early itself, with or without the wait that makes
+that safe, so that a check for missing waits can be checked.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import cuda.bindings.driver as cuda
 import cutlass
@@ -20,8 +23,8 @@ class CopyConfig:
 
     dependent: bool
     """Launched before the kernel in front of it has finished."""
-    waits: bool
-    """Waits for that kernel before it reads."""
+    waits: Literal["before", "after", "never"]
+    """Whether it waits for that kernel before it reads, or only before it ends."""
     threads: int = 256
     """Of a CTA; many of them crowd other kernels out of an SM."""
     shared_bytes: int = 0
@@ -72,7 +75,7 @@ class DelayedCopyKernel:
         tid, _, _ = cute.arch.thread_idx()
         cta, _, _ = cute.arch.block_idx()
         cute.arch.griddepcontrol_launch_dependents()
-        if cutlass.const_expr(self.config.waits):
+        if cutlass.const_expr(self.config.waits == "before"):
             cute.arch.griddepcontrol_wait()
         start = cute.arch.clock64()
         while cute.arch.clock64() - start < cycles:
@@ -81,3 +84,5 @@ class DelayedCopyKernel:
         while at < size:
             mTarget[at] = mSource[at]
             at = at + Int64(ctas * self.config.threads)
+        if cutlass.const_expr(self.config.waits == "after"):
+            cute.arch.griddepcontrol_wait()

@@ -35,6 +35,8 @@ _INDEX = "library.json"
 _PACKAGE = Path(__file__).parents[1]
 # What decides about machine code and about the arguments it is called with, and what does not.
 _SHARED_SOURCES = ("host/compilation.py", "dims.py")
+# Kernels of no op, which a library has too.
+_APPARATUS = ("device/delayed_copy.py", "device/stream_read.py", "jitter.py", "read_rate.py")
 _IMPORTED = re.compile(r"\bk3decode\.(ops|device)\.(\w+)")
 _NO_SOURCES = frozenset(
     {"__init__.py", "cases.py", "cost.py", "mutants.py", "reference.py", "trial.py"}
@@ -123,7 +125,7 @@ def sources_sha256(op: str | None = None) -> str:
         op: an op's name; what it imports of other ops and of `device` counts too.
     """
     ops = [op] if op else [path.name for path in (_PACKAGE / "ops").iterdir() if path.is_dir()]
-    found = {_PACKAGE / name for name in _SHARED_SOURCES}
+    found = {_PACKAGE / name for name in _SHARED_SOURCES + (() if op else _APPARATUS)}
     for name in ops:
         _add_sources(_PACKAGE / "ops" / name, found)
     digest = hashlib.sha256()

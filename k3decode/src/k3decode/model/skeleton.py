@@ -1,7 +1,8 @@
 """The layer loop of K3: AttnRes around attention and feed-forward parts.
 
 Attention is given by the caller, because its state lives in different places: in plain tensors for
-the reference decoder, in the engine's caches for the plugin.
+the reference decoders, in the engine's caches for the plugin. So may the feed-forward part be,
+where its weights are divided among ranks.
 """
 
 from collections.abc import Callable
@@ -20,14 +21,26 @@ from k3decode.ops.dense_mlp.reference import MlpWeights, dense_mlp
 from k3decode.ops.latent_moe.reference import MoeWeights, latent_moe
 from k3decode.ops.rms_norm.reference import rms_norm
 
-__all__ = ["Attend", "hidden_rows", "logits"]
+__all__ = ["Attend", "FeedForward", "hidden_rows", "logits"]
 
 Attend = Callable[[int, Tensor], Tensor]
 """Layer number and normalised rows [T, D] -> attention output [T, D]."""
 
+FeedForward = Callable[[int, Tensor], Tensor]
+"""The same for the feed-forward part."""
 
-def hidden_rows(embedded: Tensor, weights: ModelWeights, dims: K3Dims, attend: Attend) -> Tensor:
-    """Run all layers on embedded tokens [T, D]; returns rows before the model's norm, [T, D]."""
+
+def hidden_rows(
+    embedded: Tensor,
+    weights: ModelWeights,
+    dims: K3Dims,
+    attend: Attend,
+    feed_forward: FeedForward | None = None,
+) -> Tensor:
+    """Run all layers on embedded tokens [T, D]; returns rows before the model's norm, [T, D].
+
+    Without `feed_forward` that part is the reference with the whole weights.
+    """
     stream = ResidualStream(prefix=embedded)
     pending: Tensor | None = None
     for number, layer in enumerate(weights.layers):
@@ -37,7 +50,10 @@ def hidden_rows(embedded: Tensor, weights: ModelWeights, dims: K3Dims, attend: A
         rows, stream = after_attention(
             number, dims.attn_res_block_size, stream, attend(number, rows), layer.after_attention
         )
-        pending = _feed_forward(rows, layer.feed_forward)
+        if feed_forward is None:
+            pending = _feed_forward(rows, layer.feed_forward)
+        else:
+            pending = feed_forward(number, rows)
     if pending is None:
         raise ValueError("a model has at least one layer, found none: check num_hidden_layers")
     return final_rows(stream, pending, weights.final)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.attn_res.config import AttnResConfig
 from k3decode.ops.attn_res.launch import variants
 from k3decode.ops.attn_res.trial import AttnResInputs, attn_res_trial
@@ -111,7 +111,7 @@ def _cases() -> tuple[Case, ...]:
     deepest = configs[f"add_{last}"]
     two = configs["add_2"]
     cases = [_case("add_1_m3", "smoke", _Shape(3, configs["add_1"]))]
-    cases += [_case(f"{name}_m5", "corner", _Shape(5, c)) for name, c in configs.items()]
+    cases += [_case(f"{name}_m11", "corner", _Shape(11, c)) for name, c in configs.items()]
     cases += [
         _case("one_row", "corner", _Shape(1, deepest)),
         _case("padded_rows", "corner", _Shape(5, configs["write_2"], row_padding=24)),
@@ -123,7 +123,7 @@ def _cases() -> tuple[Case, ...]:
     cases += [
         _case(f"{kind}_{last}_m{rows}", "production", _Shape(rows, configs[f"{kind}_{last}"]))
         for kind in ("add", "final")
-        for rows in (1, 2, 7, 8, 16, 33, 64)
+        for rows in SERVED_ROWS
     ]
     cases += [
         _case(f"rows_m{rows}", "rows", _Shape(rows, configs["write_4"]))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.embedding.config import EmbeddingConfig
 from k3decode.ops.embedding.cost import embedding_cost
 from k3decode.ops.embedding.launch import variants
@@ -112,11 +112,11 @@ def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
 
 
 CASES = (
-    _case("m3", "smoke", _Shape(3)),
+    _case("smoke_m3", "smoke", _Shape(3)),
     _case("one_row", "corner", _Shape(1)),
     _case("padded_rows", "corner", _Shape(5, row_padding=8)),
     _case("second_shard", "corner", _Shape(5, first_token=20480)),
     _case("ids_outside", "corner", _Shape(9, first_token=20480, outside=True)),
-    *(_case(f"m{rows}", "production", _Shape(rows)) for rows in (1, 2, 7, 8, 16, 33, 64)),
+    *(_case(f"m{rows}", "production", _Shape(rows)) for rows in SERVED_ROWS),
     *(_case(f"rows_m{rows}", "rows", _Shape(rows)) for rows in range(1, MAX_ROWS + 1)),
 )

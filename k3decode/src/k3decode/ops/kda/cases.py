@@ -15,7 +15,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.kda.config import MAX_TOKENS, KdaConfig
 from k3decode.ops.kda.launch import KdaStepWeights, config_for
 from k3decode.ops.kda.trial import KdaInputs, kda_trial
@@ -148,6 +148,15 @@ def _large_beta_and_gate(inputs: KdaInputs) -> None:
     inputs.projection[0, 3 * inputs.config.channels : 4 * inputs.config.channels] = -200.0
 
 
+def _infinities(inputs: KdaInputs) -> None:
+    # A query without end makes its head's output NaN; gates without end are at their ends.
+    c, row = inputs.config, inputs.projection[0]
+    row[5] = torch.inf
+    row[3 * c.channels + c.head_dim :][:2] = torch.tensor([torch.inf, -torch.inf])
+    inputs.projection[1, 4 * c.channels] = torch.inf
+    inputs.projection[1, 4 * c.channels + c.gate_rank] = -torch.inf
+
+
 def _drop_states(inputs: KdaInputs) -> None:
     # Never the first page, which both requests start from.
     inputs.slots[0, 2] = 0
@@ -175,6 +184,7 @@ def _corner_cases(tp8: int, tp16: int, wide: int) -> list[Case]:
         ("signed_zeros", _Shape(2, tp16, alter=_signed_zeros)),
         ("denormals", _Shape(2, tp16, alter=_denormals)),
         ("large_beta_and_gate", _Shape(2, tp16, alter=_large_beta_and_gate)),
+        ("infinities", _Shape(2, tp16, alter=_infinities)),
         ("q2_one_request", _Shape(1, tp8, 2)),
         ("q3_padded_rows", _Shape(2, tp16, 3, row_padding=40)),
         ("q4_one_accepted", _Shape(2, tp16, 4, accepted=1)),
@@ -191,7 +201,7 @@ def _production_cases(tp8: int, tp16: int, wide: int) -> list[Case]:
     cases = [
         _case(f"tp{ranks}_m{rows}", "production", _Shape(rows, heads, page_padding=wide))
         for ranks, heads in ((8, tp8), (16, tp16))
-        for rows in (1, 2, 7, 8, 16, 33, 64)
+        for rows in SERVED_ROWS
     ]
     whole = _DIMS.num_attention_heads
     cases += [
@@ -212,10 +222,10 @@ def _production_cases(tp8: int, tp16: int, wide: int) -> list[Case]:
 
 
 def _cases() -> tuple[Case, ...]:
-    tp8, tp16 = (_DIMS.num_attention_heads // ranks for ranks in (8, 16))
+    tp8, tp16 = (_DIMS.shard(ranks).num_attention_heads for ranks in (8, 16))
     wide = 1024
     cases = [
-        _case("tp16_m3", "smoke", _Shape(3, tp16)),
+        _case("smoke_m3", "smoke", _Shape(3, tp16)),
         _case("tp16_q3_m6", "smoke", _Shape(2, tp16, 3)),
     ]
     cases += _corner_cases(tp8, tp16, wide) + _production_cases(tp8, tp16, wide)

@@ -5,6 +5,7 @@ without tokens, which must give zeros. Logarithms differ by enough that some par
 Outputs lie between NaN columns.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.mla_combine.config import MlaCombineConfig
 from k3decode.ops.mla_combine.cost import mla_combine_cost
 from k3decode.ops.mla_combine.launch import CutRows, ValueLift, variants
@@ -26,7 +27,7 @@ from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 __all__ = ["CASES"]
 
 _DIMS = K3Dims()
-_TP8, _TP16 = (_DIMS.num_attention_heads // ranks for ranks in (8, 16))
+_TP8, _TP16 = (_DIMS.shard(ranks).num_attention_heads for ranks in (8, 16))
 _VARIANTS = variants(_DIMS)
 _RULE = split_rule(config_for(_DIMS, "bf16"))
 _CPU = torch.device("cpu")
@@ -47,6 +48,8 @@ class _Shape:
     row_padding: int = 0
     spread: float = 3.0
     """Standard deviation of the logarithms."""
+    alter: Callable[[Tensor, Tensor], None] | None = None
+    """Overwrites parts of the latents that count and of the gates."""
 
     @property
     def config(self) -> MlaCombineConfig:
@@ -101,10 +104,12 @@ def _inputs(shape: _Shape) -> _Inputs:
     gate = poisoned(rows, heads * config.value + shape.row_padding, dtype=bf16, device=_CPU)
     for row, places in enumerate(shape.places):
         drawn = torch.randn(len(places), heads, config.latent, generator=generator)
-        latents[places] = drawn
         lse[places] = 9 + shape.spread * torch.randn(len(places), heads, generator=generator)
         if places:
             gate[row] = torch.randn(gate.shape[1], generator=generator).to(bf16)
+            if shape.alter is not None:
+                shape.alter(drawn, gate[row])
+        latents[places] = drawn
     width = _DIMS.qk_nope_head_dim + config.value
     kv_up = torch.randn(heads, width, config.latent, generator=generator)
     values = config.output == "values"
@@ -218,6 +223,18 @@ def _judge_values(
     )
 
 
+def _zeros_and_denormals(latents: Tensor, gate: Tensor) -> None:
+    latents[:, 0] = -0.0
+    latents[:, 1] = 2.0**-130
+    gate[: gate.shape[0] // 2] = -0.0
+
+
+def _infinities(latents: Tensor, gate: Tensor) -> None:
+    # Opened and closed for ever.
+    gate[:2] = torch.tensor([torch.inf, -torch.inf])
+    latents[-1, 1, 7] = torch.inf
+
+
 def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
     return Case(name=name, group=group, prepare=partial(_prepare, shape))
 
@@ -234,6 +251,8 @@ def _corner(variant: str) -> list[Case]:
         "wide_spread": shape((most, most), 2, spread=60.0),
         "nine_rows": shape((most,) * 9, 2),
         "one_head": shape((most,), 1),
+        "zeros_and_denormals": shape((most, 1), 2, alter=_zeros_and_denormals),
+        "infinities": shape((most, 1), 2, alter=_infinities),
     }
     if variant != "parts_to_latents":
         shapes["padded_rows"] = shape((most, most), 5, row_padding=40)
@@ -246,13 +265,15 @@ def _corner(variant: str) -> list[Case]:
 def _production() -> list[Case]:
     found = []
     for ranks, heads in ((8, _TP8), (16, _TP16)):
-        for rows, kibi in ((1, 1), (1, 32), (8, 32), (64, 1)):
+        for rows, kibi in ((1, 32), (8, 32), *((rows, 1) for rows in SERVED_ROWS)):
             shape = _Shape((kibi * _KIBI,) * rows, heads, parts=_PROCESSORS)
             found.append(_case(f"tp{ranks}_{kibi}k_m{rows}", "production", shape))
     for rows in (1, 8):
         lengths = (32 * _KIBI,) * rows
         whole = _DIMS.num_attention_heads
         parts = _PROCESSORS // (whole // 16)
+        whole_model = _Shape(lengths, whole, parts=parts)
+        found.append(_case(f"tp1_32k_m{rows}", "production", whole_model))
         one_rank = _Shape(lengths, whole, "parts_to_latents", parts=parts)
         found.append(_case(f"dcp8_rank_m{rows}", "production", one_rank))
         of_ranks = _Shape((8,) * rows, _TP8, "ranks_to_values", parts=8)

@@ -4,7 +4,7 @@ from functools import partial
 
 from k3decode.dims import K3Dims
 from k3decode.op import Op
-from k3decode.ops.mla_prepare.cases import CASES
+from k3decode.ops.mla_prepare.cases import CASES, replay
 from k3decode.ops.mla_prepare.launch import compile_variant, mla_prepare, variants
 
 __all__ = ["OP"]
@@ -17,4 +17,5 @@ OP = Op(
         name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
     },
     weights=frozenset({"query_norm", "latent_norm"}),
+    replay=replay,
 )

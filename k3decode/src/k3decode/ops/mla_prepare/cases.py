@@ -7,7 +7,7 @@ this rounding allows. Not here: two rows with one slot, which no scheduler makes
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -17,15 +17,16 @@ from torch import Tensor
 from k3decode.dims import K3Dims
 from k3decode.formats import pack_e4m3
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.mla.case_inputs import DENSE_PAGES, PageLayout, trapped_pages
 from k3decode.ops.mla_prepare.config import MlaPrepareConfig
 from k3decode.ops.mla_prepare.cost import mla_prepare_cost
 from k3decode.ops.mla_prepare.launch import config_for
 from k3decode.ops.mla_prepare.reference import prepare_rows
+from k3decode.recording import RecordedCall, RecordingError
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close, judge_e4m3
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "replay"]
 
 _DIMS = K3Dims()
 _CPU = torch.device("cpu")
@@ -112,8 +113,39 @@ def _rows_of(pages: Tensor, shape: _Shape, slots: Tensor) -> Tensor:
 
 
 def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
+    return _trial(shape, _inputs(shape), launch, device)
+
+
+def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
+    """Make the trial of a recorded launch.
+
+    Raises:
+        RecordingError: the recording lacks an argument, or is of other widths than K3's.
+    """
+    projection, slots, pages = (call.tensor(name) for name in ("projection", "slots", "pages"))
+    shape = _Shape(
+        rows=projection.shape[0],
+        cache_format="bf16" if pages.dtype == torch.bfloat16 else "e4m3",
+        layout=PageLayout(pages.shape[1]),
+        null_rows=tuple((slots < 0).nonzero()[:, 0].tolist()),
+        cache_scale=call.number("cache_scale"),
+    )
     config = shape.config
-    before = _inputs(shape)
+    norms = {name: call.tensor(name) for name in ("query_norm", "latent_norm")}
+    found = (norms["query_norm"].shape[0], norms["latent_norm"].shape[0], pages.shape[2])
+    if found != (config.query_rank, config.latent, config.row):
+        raise RecordingError(
+            f"{call.op}, {call.name}: expected norms of {config.query_rank} and {config.latent} "
+            f"and cache rows of {config.row} columns, found {found}"
+        )
+    recorded = replace(
+        _inputs(shape), projection=projection, slots=slots, pages=pages.flatten(1), **norms
+    )
+    return _trial(shape, recorded, launch, device)
+
+
+def _trial(shape: _Shape, before: _Inputs, launch: Launch, device: torch.device) -> Trial:
+    config = shape.config
     used = before.copied_to(device)
 
     def run() -> None:
@@ -151,7 +183,9 @@ def _judge(shape: _Shape, before: _Inputs, used: _Inputs) -> tuple[Judgement, ..
     around_query, around_pages = query.clone(), pages.clone()
     around_query[: shape.rows, : config.query_rank] = torch.nan
     tokens = shape.layout.page_tokens
-    _page_view(around_pages, shape)[slots // tokens, slots % tokens] = before.pages[0, 0]
+    _page_view(around_pages, shape)[slots // tokens, slots % tokens] = _rows_of(
+        before.pages, shape, slots
+    )
     stored = _rows_of(pages, shape, slots)
     latents = exact.row[shape.stored, : config.latent]
     same_dtype = rounded.row[shape.stored, : config.latent].to(torch.bfloat16)
@@ -213,7 +247,7 @@ def _cases() -> tuple[Case, ...]:
     formats: tuple[Literal["bf16", "e4m3"], ...] = ("bf16", "e4m3")
     for name in formats:
         shape = partial(_Shape, cache_format=name)
-        cases.append(_case(f"{name}_m3", "smoke", shape(3)))
+        cases.append(_case(f"{name}_smoke_m3", "smoke", shape(3)))
         corner = {
             "one_row": shape(1),
             "padded_rows": shape(3, row_padding=40),
@@ -231,8 +265,7 @@ def _cases() -> tuple[Case, ...]:
             corner["scaled"] = shape(4, cache_scale=0.0371)
         cases += [_case(f"{name}_{key}", "corner", one) for key, one in corner.items()]
         cases += [
-            _case(f"{name}_m{rows}", "production", shape(rows, layout=wide))
-            for rows in (1, 2, 7, 8, 16, 33, 64)
+            _case(f"{name}_m{rows}", "production", shape(rows, layout=wide)) for rows in SERVED_ROWS
         ]
     for rows in range(1, MAX_ROWS + 1):
         null_rows = (rows // 2,) if rows > 2 else ()  # noqa: PLR2004

@@ -4,7 +4,7 @@ from functools import partial
 
 from k3decode.dims import K3Dims
 from k3decode.op import Op
-from k3decode.ops.mla_query.cases import CASES
+from k3decode.ops.mla_query.cases import CASES, replay
 from k3decode.ops.mla_query.launch import compile_variant, mla_query, variants
 
 __all__ = ["OP"]
@@ -17,4 +17,5 @@ OP = Op(
         name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
     },
     weights=frozenset({"key_up"}),
+    replay=replay,
 )

@@ -6,7 +6,7 @@ rounding to BF16 allows, the others bit by bit.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -16,18 +16,19 @@ from torch import Tensor
 from k3decode.dims import K3Dims
 from k3decode.formats import pack_e4m3
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial
 from k3decode.ops.mla.case_inputs import PageLayout, trapped_pages
 from k3decode.ops.mla_query.config import MlaQueryConfig
 from k3decode.ops.mla_query.cost import mla_query_cost
 from k3decode.ops.mla_query.launch import config_for
 from k3decode.ops.mla_query.reference import absorb
+from k3decode.recording import RecordedCall, RecordingError
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close, judge_e4m3
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "replay"]
 
 _DIMS = K3Dims()
-_TP8, _TP16 = (_DIMS.num_attention_heads // ranks for ranks in (8, 16))
+_TP8, _TP16 = (_DIMS.shard(ranks).num_attention_heads for ranks in (8, 16))
 _CPU = torch.device("cpu")
 
 
@@ -94,8 +95,35 @@ def _absorbed_view(absorbed: Tensor, shape: _Shape) -> Tensor:
 
 
 def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
+    return _trial(shape, _inputs(shape), launch, device)
+
+
+def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
+    """Make the trial of a recorded launch.
+
+    Raises:
+        RecordingError: the recording lacks an argument, or is of other widths than K3's.
+    """
+    query, key_up = call.tensor("query"), call.tensor("key_up")
+    shape = _Shape(
+        rows=query.shape[0],
+        heads=query.shape[1],
+        cache_format="bf16" if call.tensor("absorbed").dtype == torch.bfloat16 else "e4m3",
+        query_scale=call.number("query_scale"),
+    )
     config = shape.config
-    before = _inputs(shape)
+    if (query.shape[2], *key_up.shape[1:]) != (config.head_width, config.nope, config.latent):
+        raise RecordingError(
+            f"{call.op}, {call.name}: expected {config.head_width} columns of queries and key rows "
+            f"[{config.nope}, {config.latent}], found {list(query.shape)} and {list(key_up.shape)}"
+        )
+    inputs = _inputs(shape)
+    recorded = replace(inputs, query=query.flatten(1), kv_up=key_up)
+    return _trial(shape, recorded, launch, device)
+
+
+def _trial(shape: _Shape, before: _Inputs, launch: Launch, device: torch.device) -> Trial:
+    config = shape.config
     used = before.copied_to(device)
 
     def run() -> None:
@@ -149,6 +177,17 @@ def _signed_zeros(query: Tensor) -> None:
     query[1] = -0.0
 
 
+def _denormals(query: Tensor) -> None:
+    query[0] = 2.0**-131
+    query[1] = 0.0
+    query[1, ::7] = -(2.0**-133)
+
+
+def _infinities(query: Tensor) -> None:
+    query[0, 3] = torch.inf
+    query[1, -2:] = torch.tensor([torch.inf, -torch.inf])
+
+
 def _one_column(query: Tensor) -> None:
     # Row r shows row r of the projection: any exchange of columns is visible.
     query[:] = 0.0
@@ -165,13 +204,15 @@ def _cases() -> tuple[Case, ...]:
     formats: tuple[Literal["bf16", "e4m3"], ...] = ("bf16", "e4m3")
     for name in formats:
         shape = partial(_Shape, cache_format=name)
-        cases.append(_case(f"{name}_tp16_m3", "smoke", shape(3, _TP16)))
+        cases.append(_case(f"{name}_smoke_m3", "smoke", shape(3, _TP16)))
         corner = {
             "one_row": shape(1, _TP8),
             "one_head": shape(2, 1),
             "padded_rows": shape(5, 2, row_padding=48),
             "seventeen_rows": shape(17, 2),
             "signed_zeros": shape(2, 2, alter=_signed_zeros),
+            "denormals": shape(2, 2, alter=_denormals),
+            "infinities": shape(2, 2, alter=_infinities),
             "one_column": shape(20, 2, alter=_one_column),
         }
         if name == "e4m3":
@@ -181,7 +222,11 @@ def _cases() -> tuple[Case, ...]:
         cases += [
             _case(f"{name}_tp{ranks}_m{rows}", "production", shape(rows, heads))
             for ranks, heads in ((8, _TP8), (16, _TP16))
-            for rows in (1, 2, 7, 8, 16, 33, 64)
+            for rows in SERVED_ROWS
+        ]
+        cases += [
+            _case(f"{name}_tp1_m{rows}", "production", shape(rows, _DIMS.num_attention_heads))
+            for rows in (1, 8, 64)
         ]
     cases += [
         _case(f"rows_m{rows}", "rows", _Shape(rows, 2, formats[rows % 2]))

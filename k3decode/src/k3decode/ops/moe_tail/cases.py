@@ -13,13 +13,14 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.moe_tail.cost import moe_tail_cost
 from k3decode.ops.moe_tail.launch import config_for
 from k3decode.ops.moe_tail.reference import moe_tail
+from k3decode.recording import RecordedCall, RecordingError
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "replay"]
 
 _CONFIG = config_for(K3Dims())
 
@@ -47,6 +48,34 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
     routed, shared = rows_of(1.0), rows_of(4.0)
     if shape.alter is not None:
         shape.alter(routed, shared)
+    return _trial(shape, routed, shared, launch, device)
+
+
+def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
+    """Make the trial of a recorded launch.
+
+    Raises:
+        RecordingError: the recording lacks an argument, or is of another width than K3's.
+    """
+    routed, shared = (
+        torch.nn.functional.pad(call.tensor(name), (0, 0, 0, 1), value=torch.nan)
+        for name in ("routed", "shared")
+    )
+    if call.whole("config.width") != _CONFIG.width:
+        raise RecordingError(
+            f"{call.op}, {call.name}: expected rows of {_CONFIG.width} columns, found "
+            f"{call.whole('config.width')}"
+        )
+    rows = routed.shape[0] - 1
+    finite = bool((routed[:rows].isfinite() & shared[:rows].isfinite()).all())
+    return _trial(_Shape(rows, finite=finite), routed, shared, launch, device)
+
+
+def _trial(
+    shape: _Shape, routed: Tensor, shared: Tensor, launch: Launch, device: torch.device
+) -> Trial:
+    """Trial on rows that one more follows; both tensors lie on the CPU."""
+    rows, width, bf16 = shape.rows, _CONFIG.width, torch.bfloat16
     first, second = routed.to(device, copy=True), shared.to(device, copy=True)
     target = first if shape.in_place else torch.full_like(first, torch.nan)
     before = target.clone()
@@ -93,7 +122,7 @@ def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
 
 
 CASES = (
-    _case("m3", "smoke", _Shape(3)),
+    _case("smoke_m3", "smoke", _Shape(3)),
     _case("one_row", "corner", _Shape(1)),
     _case("padded_rows", "corner", _Shape(5, row_padding=24)),
     _case("in_place", "corner", _Shape(4, row_padding=8, in_place=True)),
@@ -101,6 +130,6 @@ CASES = (
     _case("denormals", "corner", _Shape(3, alter=_denormals)),
     _case("ties", "corner", _Shape(3, alter=_ties)),
     _case("unbounded", "corner", _Shape(4, finite=False, alter=_unbounded)),
-    *(_case(f"m{rows}", "production", _Shape(rows)) for rows in (1, 2, 8, 16, 33, 64)),
+    *(_case(f"m{rows}", "production", _Shape(rows)) for rows in SERVED_ROWS),
     *(_case(f"rows_m{rows}", "rows", _Shape(rows)) for rows in range(1, MAX_ROWS + 1)),
 )

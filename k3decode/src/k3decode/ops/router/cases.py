@@ -15,13 +15,13 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.router.config import RouterConfig
 from k3decode.ops.router.cost import router_cost
 from k3decode.ops.router.launch import variants
 from k3decode.ops.router.reference import route
 from k3decode.recording import RecordedCall
-from k3decode.tolerance import Judgement, judge_close
+from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 
 __all__ = ["CASES", "judge_ranks", "replay"]
 
@@ -129,16 +129,22 @@ def _trial(
     logits = allocated[:, : config.num_experts]
     logits_on_device = allocated.to(device)[:, : config.num_experts]
     bias_on_device = bias.to(device)
-    experts = poisoned(rows, top_k, dtype=torch.int32, device=device)
-    weights = poisoned(rows, top_k, dtype=torch.float32, device=device)
+    all_experts = poisoned(rows + 1, top_k, dtype=torch.int32, device=device)
+    all_weights = poisoned(rows + 1, top_k, dtype=torch.float32, device=device)
+    behind = (all_experts[rows:].clone(), all_weights[rows:].clone())
+    experts, weights = all_experts[:rows], all_weights[:rows]
 
     def run() -> None:
         launch(logits_on_device, bias_on_device, experts, weights, scaling_factor=scaling)
 
     def judge() -> tuple[Judgement, ...]:
         ranks = judge_ranks(experts, logits, bias)
+        untouched = (
+            judge_bitwise("experts behind the last row", all_experts[rows:], behind[0]),
+            judge_bitwise("weights behind the last row", all_weights[rows:], behind[1]),
+        )
         if not ranks.passed:
-            return (ranks,)
+            return (ranks, *untouched)
         chosen = experts.cpu().long()
         return (
             ranks,
@@ -148,6 +154,7 @@ def _trial(
                 reference=_weights(logits.double(), chosen, scaling),
                 same_dtype=_weights(logits, chosen, scaling),
             ),
+            *untouched,
         )
 
     return Trial(run=run, judge=judge, cost=router_cost(config, rows))
@@ -205,7 +212,7 @@ def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
 
 
 CASES = (
-    _case("m3", "smoke", _Shape(3)),
+    _case("smoke_m3", "smoke", _Shape(3)),
     _case("one_row", "corner", _Shape(1)),
     _case("padded_rows", "corner", _Shape(5, row_padding=3)),
     _case("all_equal", "corner", _Shape(3, alter=_all_equal)),
@@ -216,6 +223,6 @@ CASES = (
     _case("zeros_and_denormals", "corner", _Shape(3, alter=_zeros_and_denormals)),
     _case("bias_decides", "corner", _Shape(3, alter=_bias_decides)),
     _case("tiny_scores", "corner", _Shape(3, alter=_tiny_scores)),
-    *(_case(f"m{rows}", "production", _Shape(rows)) for rows in (1, 2, 7, 8, 16, 33, 64)),
+    *(_case(f"m{rows}", "production", _Shape(rows)) for rows in SERVED_ROWS),
     *(_case(f"rows_m{rows}", "rows", _Shape(rows)) for rows in range(1, MAX_ROWS + 1)),
 )

@@ -14,16 +14,19 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.dense_mlp.reference import situ
+from k3decode.ops.situ.config import SituConfig
 from k3decode.ops.situ.cost import situ_cost
 from k3decode.ops.situ.launch import config_for
+from k3decode.recording import RecordedCall
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "replay"]
 
 _DIMS = K3Dims()
 _CONFIG = config_for(_DIMS)
+_RANKS = (8, 16, 1)
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,33 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
     gate_up[:] = (3 * torch.randn(rows, 2 * width, generator=generator)).to(bf16)
     if shape.alter is not None:
         shape.alter(gate_up)
-    on_device = allocated.to(device)
-    out = poisoned(rows + 1, width + shape.row_padding, dtype=bf16, device=device)
+    return _trial(_CONFIG, allocated, width, launch, device)
+
+
+def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
+    """Make the trial of a recorded launch.
+
+    Raises:
+        RecordingError: the recording lacks an argument.
+    """
+    gate_up = call.tensor("gate_up")
+    config = SituConfig(
+        beta=call.number("config.beta"), linear_beta=call.number("config.linear_beta")
+    )
+    return _trial(config, gate_up, gate_up.shape[1] // 2, launch, device)
+
+
+def _trial(
+    config: SituConfig, allocated: Tensor, width: int, launch: Launch, device: torch.device
+) -> Trial:
+    """Trial on gate and up in the first columns of a tensor on the CPU."""
+    rows, padding = allocated.shape[0], allocated.shape[1] - 2 * width
+    gate_up, on_device = allocated[:, : 2 * width], allocated.to(device)
+    out = poisoned(rows + 1, width + padding, dtype=torch.bfloat16, device=device)
     before = out.clone()
 
     def run() -> None:
-        launch(on_device[:, : 2 * width], out[:rows, :width], config=_CONFIG)
+        launch(on_device[:, : 2 * width], out[:rows, :width], config=config)
 
     def judge() -> tuple[Judgement, ...]:
         around = out.clone()
@@ -59,8 +83,8 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
             judge_close(
                 "out",
                 out[:rows, :width, None],
-                reference=_expected(gate_up, torch.float64)[..., None],
-                same_dtype=_expected(gate_up, torch.float32).to(bf16)[..., None],
+                reference=_expected(gate_up, config, torch.float64)[..., None],
+                same_dtype=_expected(gate_up, config, torch.float32).to(torch.bfloat16)[..., None],
             ),
             judge_bitwise("around out", around, before),
         )
@@ -68,9 +92,9 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
     return Trial(run=run, judge=judge, cost=situ_cost(rows, width))
 
 
-def _expected(gate_up: Tensor, dtype: torch.dtype) -> Tensor:
+def _expected(gate_up: Tensor, config: SituConfig, dtype: torch.dtype) -> Tensor:
     gate, up = gate_up.to(dtype).chunk(2, dim=-1)
-    return situ(gate, up, _CONFIG.beta, _CONFIG.linear_beta)
+    return situ(gate, up, config.beta, config.linear_beta)
 
 
 def _every_magnitude(gate_up: Tensor) -> None:
@@ -104,8 +128,8 @@ def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
 
 
 def _cases() -> tuple[Case, ...]:
-    shared = {ranks: _DIMS.shared_intermediate_size // ranks for ranks in (8, 16)}
-    dense = {ranks: _DIMS.dense_intermediate_size // ranks for ranks in (8, 16)}
+    shared = {ranks: _DIMS.shard(ranks).shared_intermediate_size for ranks in _RANKS}
+    dense = {ranks: _DIMS.shard(ranks).dense_intermediate_size for ranks in _RANKS}
     corner = [
         ("one_row", _Shape(1, shared[16])),
         ("one_vector", _Shape(2, 8)),
@@ -121,8 +145,8 @@ def _cases() -> tuple[Case, ...]:
     cases += [
         _case(f"{part}_tp{ranks}_m{rows}", "production", _Shape(rows, widths[ranks]))
         for part, widths in (("shared", shared), ("dense", dense))
-        for ranks in (8, 16)
-        for rows in (1, 8, 64)
+        for ranks in _RANKS
+        for rows in (SERVED_ROWS if (part, ranks) == ("shared", 8) else (1, 8, 64))
     ]
     cases += [
         _case(f"rows_m{rows}", "rows", _Shape(rows, shared[16])) for rows in range(1, MAX_ROWS + 1)

@@ -1,0 +1,16 @@
+"""What late inputs can show of an op is read off its declarations."""
+
+from k3decode.jitter import Chain, chain_of
+from k3decode.registry import OPS
+
+
+def test_an_op_in_plain_stream_order_is_said_to_be() -> None:
+    assert "in plain stream order" in Chain(kernels=1, dependents=0).sentence("one")
+    assert Chain(kernels=2, dependents=1).sentence("one") == (
+        "one: 1 of 2 kernels are launched as dependents"
+    )
+
+
+def test_every_op_declares_its_kernels() -> None:
+    assert chain_of("experts") == Chain(kernels=2, dependents=2)
+    assert all(chain_of(op.name).kernels >= 1 for op in OPS)
