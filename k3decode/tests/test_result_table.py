@@ -39,9 +39,32 @@ def _compiled(architecture: str) -> dict[str, object]:
 
 def test_the_last_record_of_a_case_counts() -> None:
     page = result_table([_check("m1", 0.9), _check("m1", 0.25, gpu="NVIDIA H200", commit="abc")])
-    assert "| `kda` | m1 | 0.25 |  |  |  | H200 | abc |" in page
+    assert "| `kda` | m1 | 0.25 |  |  |  |  | H200 | abc |" in page
     assert "0.90" not in page
     assert "| `kda` | production | plain | 1 | 1 | 0.25 |" in page
+
+
+def test_exported_kernels_count_like_compiled_ones_and_late_inputs_do_not() -> None:
+    checks = [
+        _check("m1", 0.1),
+        _check("m1", 0.3, how="exported"),
+        _check("m1", 0.5, how="late inputs"),
+    ]
+    time = {
+        "schema": "k3decode.bench/1",
+        "op": "kda",
+        "case": "m1",
+        "latency_us": 7.5,
+        "bandwidth_gb_per_s": 2000.0,
+        "sol_fraction": 0.5,
+        "read_ratio": 1.25,
+        "cold": True,
+        "gpu": "NVIDIA H200",
+        "commit": "abc",
+    }
+    page = result_table([*checks, time])
+    assert page.count("| `kda` | m1 |") == 1
+    assert "| `kda` | m1 | 0.30 | 7.50 | 2000 | 50.0 % | 1.25 | H200 | abc |" in page
 
 
 def test_what_did_not_run_is_called_compiled() -> None:

@@ -20,12 +20,14 @@ _PAGE = "TABLE.md"
 _ONLY_COMPILED = "compiled, not measured"
 # Files of the check, by their names: how the cases ran.
 _HOW = {"jitter": "late inputs", "prepared": "exported", "replay": "recorded"}
+_IN_TIME = frozenset({"plain", "exported"})
 _HEAD = """# Results
 
 Made by `python -m k3decode.result_table`; do not edit. What was run, when and with what is in
 [LOG.md](LOG.md). Error is the largest error over what `tolerance.py` allows. Times are replays of a
 graph, per launch; `warm` ones had all inputs in the L2 cache. The floor is the time of the bytes
-and the arithmetic at the GPU's peaks.
+and the arithmetic at the GPU's peaks; `Reads` is the time over that of a kernel that only reads as
+many bytes, in the same run.
 """
 
 
@@ -44,7 +46,9 @@ def result_table(records: Iterable[Record]) -> str:
     for record in records:
         kind = str(record["schema"]).removeprefix("k3decode.").partition("/")[0]
         if kind in kinds:
-            kinds[kind][_place(record)] = record
+            place = _place(record)
+            kinds[kind].pop(place, None)
+            kinds[kind][place] = record
     checks, compiled = (list(kinds[kind].values()) for kind in ("check", "compile"))
     ran = {(check["op"], _architecture(check)) for check in checks}
     return "\n".join(
@@ -75,12 +79,10 @@ def _architecture(record: Record) -> str:
 
 
 def _cases(checks: Sequence[Record], times: Mapping[tuple[object, ...], Record]) -> Iterable[str]:
-    yield "| Op | Case | Error | Time, us | GB/s | Share of the floor | GPU | Commit |"
-    yield "|---|---|--:|--:|--:|--:|---|---|"
-    for check in checks:
-        if check["group"] != "production" or check.get("how", "plain") != "plain":
-            continue
-        time = times.get(_place(check), {})
+    yield "| Op | Case | Error | Time, us | GB/s | Share of the floor | Reads | GPU | Commit |"
+    yield "|---|---|--:|--:|--:|--:|--:|---|---|"
+    for check in _latest_in_time(checks):
+        time = times.get((check["op"], check["case"], "plain"), {})
         warm = "" if time.get("cold", True) else " warm"
         share = f"{100 * time['sol_fraction']:.1f} %" if time else ""
         cells = [
@@ -90,10 +92,26 @@ def _cases(checks: Sequence[Record], times: Mapping[tuple[object, ...], Record])
             f"{time['latency_us']:.2f}{warm}" if time else "",
             f"{time['bandwidth_gb_per_s']:.0f}" if time else "",
             share,
+            f"{time['read_ratio']:.2f}" if time.get("read_ratio") else "",
             str(time.get("gpu", check.get("gpu", ""))).removeprefix("NVIDIA "),
             str(time.get("commit", check.get("commit", "")))[:8],
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _latest_in_time(checks: Sequence[Record]) -> Iterable[Record]:
+    """Production cases with inputs in time, from compiled or exported kernels; the last count."""
+    places = [
+        (check["op"], check["case"])
+        for check in checks
+        if check["group"] == "production" and check.get("how", "plain") in _IN_TIME
+    ]
+    latest = {
+        (check["op"], check["case"]): check
+        for check in checks
+        if check.get("how", "plain") in _IN_TIME
+    }
+    return [latest[place] for place in dict.fromkeys(places)]
 
 
 def _groups(checks: Sequence[Record]) -> Iterable[str]:
