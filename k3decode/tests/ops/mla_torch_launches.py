@@ -76,7 +76,9 @@ def mla_decode(
     scale = score_scale * scales.query * scales.cache
     visible = visible_tokens(cache.lengths.tolist(), cache.tokens_per_request)
     tokens = cache.pages.shape[1]
-    for piece in pieces(visible, split_rule(config), partials.parts(len(visible))):
+    rule = split_rule(config, partials.lse.device)
+    parts = partials.parts(len(visible), rule.rows_together(cache.tokens_per_request))
+    for piece in pieces(visible, rule, parts, cache.tokens_per_request):
         table = cache.table[piece.row // cache.tokens_per_request]
         highest = torch.full((query.shape[1],), -torch.inf)
         total = torch.zeros(query.shape[1])

@@ -5,7 +5,7 @@ from functools import partial
 from k3decode.dims import K3Dims
 from k3decode.op import Op
 from k3decode.ops.mla_decode.cases import CASES
-from k3decode.ops.mla_decode.launch import compile_variant, mla_decode, variants
+from k3decode.ops.mla_decode.launch import compile_all, mla_decode, variants
 
 __all__ = ["OP"]
 
@@ -13,7 +13,5 @@ OP = Op(
     name="mla_decode",
     launch=mla_decode,
     cases=CASES,
-    variants={
-        name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
-    },
+    variants={name: partial(compile_all, config) for name, config in variants(K3Dims()).items()},
 )

@@ -112,10 +112,11 @@ def _inputs(shape: _Shape, device: torch.device) -> _Inputs:
 
 def _partials(shape: _Shape, rows: int, device: torch.device) -> Partials:
     if shape.parts is None and device.type == "cuda":
-        made = make_partials(shape.config, rows, shape.heads, device)
+        made = make_partials(shape.config, rows, shape.heads, device, shape.tokens_per_request)
         count = made.lse.shape[0]
     else:
-        count = partial_count(rows, shape.parts or 1)
+        together = split_rule(shape.config, device).rows_together(shape.tokens_per_request)
+        count = partial_count(rows, shape.parts or 1, together)
     fp32 = torch.float32
     return Partials(
         latents=poisoned(count, shape.heads, shape.config.latent, dtype=fp32, device=device),
@@ -125,8 +126,10 @@ def _partials(shape: _Shape, rows: int, device: torch.device) -> Partials:
 
 def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
     inputs = _inputs(shape, device)
-    rows = len(shape.visible)
-    found = pieces(shape.visible, split_rule(shape.config), inputs.partials.parts(rows))
+    rows, tokens_per_request = len(shape.visible), shape.tokens_per_request
+    rule = split_rule(shape.config, device)
+    parts = inputs.partials.parts(rows, rule.rows_together(tokens_per_request))
+    found = pieces(shape.visible, rule, parts, tokens_per_request)
 
     def run() -> None:
         launch(
@@ -166,15 +169,21 @@ def _expected(shape: _Shape, inputs: _Inputs, piece: Piece) -> tuple[Attended, A
     )
 
 
-def _judge(shape: _Shape, inputs: _Inputs, found: list[Piece]) -> tuple[Judgement, ...]:
+def _judge(shape: _Shape, inputs: _Inputs, written: list[Piece]) -> tuple[Judgement, ...]:
     partials = inputs.partials
+    found = [piece for piece in written if piece.tokens]
+    # Of rows that go together some may see nothing of a part: a logarithm of minus infinity, and
+    # latents that nobody reads.
+    unseen = [piece.partial for piece in written if not piece.tokens]
     places = [piece.partial for piece in found]
     around_latents, around_lse = partials.latents.clone(), partials.lse.clone()
-    around_latents[places] = torch.nan
+    around_latents[places + unseen] = torch.nan
     around_lse[places] = torch.nan
+    expected_lse = torch.full_like(around_lse, torch.nan)
+    expected_lse[unseen] = -torch.inf
     untouched = (
         judge_bitwise("other latents", around_latents, torch.full_like(around_latents, torch.nan)),
-        judge_bitwise("other logarithms", around_lse, torch.full_like(around_lse, torch.nan)),
+        judge_bitwise("other logarithms", around_lse, expected_lse),
     )
     if not found:
         return untouched

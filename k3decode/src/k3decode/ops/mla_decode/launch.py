@@ -9,15 +9,29 @@ import torch
 from torch import Tensor
 
 from k3decode.dims import K3Dims
-from k3decode.host.inputs import InputCheck
+from k3decode.host.inputs import (
+    ARCHITECTURES,
+    InputCheck,
+    KernelInputError,
+    UnsupportedGpuError,
+)
 from k3decode.ops.mla.cache_format import CACHE_DTYPES, CacheFormat, cache_format_named
 from k3decode.ops.mla_decode.config import MlaDecodeConfig
 from k3decode.ops.mla_decode.schedule import SplitRule, partial_count
+from k3decode.ops.mla_decode_blackwell.config import (
+    BLOCK_COLUMNS,
+    BOX_TOKENS,
+    MlaDecodeBlackwellConfig,
+    block_columns,
+)
 
 __all__ = [
     "CacheScales",
     "PagedCache",
     "Partials",
+    "blackwell_config",
+    "blackwell_numbers",
+    "compile_all",
     "compile_variant",
     "config_for",
     "make_partials",
@@ -27,6 +41,8 @@ __all__ = [
 ]
 
 _VECTOR_BYTES = 16
+_HOPPER = "sm_90a"
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -61,9 +77,9 @@ class Partials:
     lse: Tensor
     """Natural logarithm of the sum of exponentials, FP32 [partials, H]."""
 
-    def parts(self, rows: int) -> int:
+    def parts(self, rows: int, rows_together: int = 1) -> int:
         """Parts into which the line of tiles is cut."""
-        return int(self.latents.shape[0]) - rows + 1
+        return int(self.latents.shape[0]) // rows_together - rows // rows_together + 1
 
     @property
     def bytes(self) -> int:
@@ -71,20 +87,58 @@ class Partials:
         return 4 * int(self.latents.numel() + self.lse.numel())
 
 
-def make_partials(config: MlaDecodeConfig, rows: int, heads: int, device: torch.device) -> Partials:
-    """Workspace that fills the device: one CTA per multiprocessor, 16 heads to a CTA."""
+def make_partials(
+    config: MlaDecodeConfig,
+    rows: int,
+    heads: int,
+    device: torch.device,
+    tokens_per_request: int = 1,
+) -> Partials:
+    """Workspace that fills the device: one CTA per multiprocessor.
+
+    On Hopper a CTA has 16 heads of a row, on Blackwell up to 96 query rows of a request.
+
+    Raises:
+        UnsupportedGpuError: no kernel for this GPU.
+    """
     processors = torch.cuda.get_device_properties(device).multi_processor_count
-    parts = max(processors // -(-heads // config.head_block), 1)
-    count = partial_count(rows, parts)
+    rule = split_rule(config, device)
+    block, query_rows = config.head_block, heads
+    if rule.together:
+        query_rows = heads * tokens_per_request
+        block = block_columns(query_rows)
+    parts = max(processors // -(-query_rows // block), 1)
+    count = partial_count(rows, parts, rule.rows_together(tokens_per_request))
     return Partials(
         latents=torch.empty(count, heads, config.latent, device=device),
         lse=torch.empty(count, heads, device=device),
     )
 
 
-def split_rule(config: MlaDecodeConfig) -> SplitRule:
-    """How a variant cuts the line of tiles; its combination needs to know."""
-    return SplitRule(tile_tokens=config.tile_tokens, fewest_tiles=config.fewest_tiles)
+def split_rule(config: MlaDecodeConfig, device: torch.device = _CPU) -> SplitRule:
+    """How a variant cuts the line of tiles on a device; its combination needs to know.
+
+    A CPU, where only stand-ins run, cuts as Hopper does.
+
+    Raises:
+        UnsupportedGpuError: no kernel for this GPU.
+    """
+    if device.type == "cpu":
+        return _rule_for(config, _HOPPER)
+    capability = torch.cuda.get_device_capability(device)
+    if capability not in ARCHITECTURES:
+        raise UnsupportedGpuError(
+            f"mla_decode: expected a GPU of {', '.join(ARCHITECTURES.values())}, found compute "
+            f"capability {capability[0]}.{capability[1]}: use the engine's own kernels"
+        )
+    return _rule_for(config, ARCHITECTURES[capability])
+
+
+def _rule_for(config: MlaDecodeConfig, architecture: str) -> SplitRule:
+    if architecture == _HOPPER:
+        return SplitRule(tile_tokens=config.tile_tokens, fewest_tiles=config.fewest_tiles)
+    chosen = blackwell_config(config, BLOCK_COLUMNS[0])
+    return SplitRule(chosen.tile_tokens, chosen.fewest_tiles, together=True)
 
 
 def mla_decode(
@@ -133,19 +187,70 @@ def mla_decode(
 
     scales = scales or CacheScales()
     tensors = (query, cache.pages, cache.table, cache.lengths, partials.latents, partials.lse)
-    compile_variant(config, architecture)(
+    chosen, numbers = (
+        (config, _hopper_numbers(query, cache, partials))
+        if architecture == _HOPPER
+        else (
+            blackwell_config(config, block_columns(heads * cache.tokens_per_request)),
+            blackwell_numbers(query, cache, partials),
+        )
+    )
+    compile_variant(chosen, architecture)(
         *(device_pointer(tensor) for tensor in tensors),
-        query.stride(0) * dtype.itemsize // 4,
-        cache.pages.stride(0) * dtype.itemsize,
+        *numbers,
+        score_scale * scales.query * scales.cache / math.log(2.0),
+        scales.cache,
+        current_stream(),
+    )
+
+
+def _hopper_numbers(query: Tensor, cache: PagedCache, partials: Partials) -> tuple[int, ...]:
+    rows, heads = query.shape[:2]
+    size = query.dtype.itemsize
+    return (
+        query.stride(0) * size // 4,
+        cache.pages.stride(0) * size,
         cache.table.stride(0),
         rows,
         heads,
         cache.tokens_per_request,
         cache.pages.shape[1],
         partials.parts(rows),
-        score_scale * scales.query * scales.cache / math.log(2.0),
-        scales.cache,
-        current_stream(),
+    )
+
+
+def blackwell_numbers(query: Tensor, cache: PagedCache, partials: Partials) -> tuple[int, ...]:
+    """Strides and counts for Blackwell's kernel, in its order.
+
+    Bulk copies bring 16 cache rows of one page, and the rows of a request share partials.
+
+    Raises:
+        KernelInputError: pages or partials do not allow that.
+    """
+    (rows, heads), together = query.shape[:2], cache.tokens_per_request
+    pages, page_tokens = cache.pages.shape[:2]
+    problems = []
+    if page_tokens % BOX_TOKENS:
+        problems.append(
+            f"pages: expected pages of a multiple of {BOX_TOKENS} tokens, found {page_tokens}"
+        )
+    if partials.lse.shape[0] % together:
+        problems.append(
+            f"latents: expected a multiple of {together} partials, as many rows a request has, "
+            f"found {partials.lse.shape[0]}: make them with make_partials"
+        )
+    if problems:
+        raise KernelInputError("mla_decode: " + "; ".join(problems))
+    return (
+        query.stride(0) * query.dtype.itemsize,
+        cache.pages.stride(0),
+        cache.table.stride(0),
+        rows // together,
+        heads,
+        together,
+        page_tokens,
+        pages,
+        partials.parts(rows, together),
     )
 
 
@@ -188,15 +293,45 @@ def _check_partials(
 
 
 @cache
-def compile_variant(config: MlaDecodeConfig, architecture: str) -> Any:
-    """Compile one variant, once per process."""
+def compile_variant(config: MlaDecodeConfig | MlaDecodeBlackwellConfig, architecture: str) -> Any:
+    """Compile one kernel, once per process."""
     from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
-    from k3decode.ops.mla_decode.kernel import MlaDecodeKernel  # noqa: PLC0415
 
     dtype, fp32 = CACHE_DTYPES[config.cache_format], torch.float32
     pointers = [dtype, dtype, torch.int32, torch.int32, fp32, fp32]
-    arguments = placeholders(pointers, 3, 5, factors=2)
-    return compile_kernel(MlaDecodeKernel(config), arguments, architecture)
+    if isinstance(config, MlaDecodeConfig):
+        from k3decode.ops.mla_decode.kernel import MlaDecodeKernel  # noqa: PLC0415
+
+        kernel: object = MlaDecodeKernel(config)
+        counts = 5
+    else:
+        from k3decode.ops.mla_decode_blackwell.kernel import (  # noqa: PLC0415
+            MlaDecodeBlackwellKernel,
+        )
+
+        kernel = MlaDecodeBlackwellKernel(config)
+        counts = 6
+    return compile_kernel(kernel, placeholders(pointers, 3, counts, factors=2), architecture)
+
+
+def compile_all(config: MlaDecodeConfig, architecture: str) -> tuple[Any, ...]:
+    """Compile all kernels of a format for an architecture: for Blackwell one per block size."""
+    if architecture == _HOPPER:
+        return (compile_variant(config, architecture),)
+    return tuple(
+        compile_variant(blackwell_config(config, columns), architecture)
+        for columns in BLOCK_COLUMNS
+    )
+
+
+def blackwell_config(config: MlaDecodeConfig, columns: int) -> MlaDecodeBlackwellConfig:
+    """What runs on Blackwell in place of a variant, for blocks of so many query rows."""
+    return MlaDecodeBlackwellConfig(
+        cache_format=config.cache_format,
+        latent=config.latent,
+        shared=config.shared,
+        columns=columns,
+    )
 
 
 def config_for(dims: K3Dims, cache_format: str) -> MlaDecodeConfig:

@@ -1,0 +1,1 @@
+"""The device code of `mla_decode` for Blackwell: tensor memory and its matrix unit."""
