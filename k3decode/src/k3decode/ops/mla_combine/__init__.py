@@ -4,7 +4,7 @@ from functools import partial
 
 from k3decode.dims import K3Dims
 from k3decode.op import Op
-from k3decode.ops.mla_combine.cases import CASES
+from k3decode.ops.mla_combine.cases import CASES, replay
 from k3decode.ops.mla_combine.launch import compile_variant, mla_combine, variants
 
 __all__ = ["OP"]
@@ -16,4 +16,5 @@ OP = Op(
     variants={
         name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
     },
+    replay=replay,
 )

@@ -6,7 +6,7 @@ Outputs lie between NaN columns.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -21,10 +21,11 @@ from k3decode.ops.mla_combine.launch import CutRows, ValueLift, variants
 from k3decode.ops.mla_combine.reference import combine, lift_and_gate
 from k3decode.ops.mla_decode.launch import Partials, config_for, split_rule
 from k3decode.ops.mla_decode.reference import Attended
-from k3decode.ops.mla_decode.schedule import partial_count, pieces, visible_tokens
+from k3decode.ops.mla_decode.schedule import SplitRule, partial_count, pieces, visible_tokens
+from k3decode.recording import RecordedCall, RecordingError
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "replay"]
 
 _DIMS = K3Dims()
 _TP8, _TP16 = (_DIMS.shard(ranks).num_attention_heads for ranks in (8, 16))
@@ -50,6 +51,8 @@ class _Shape:
     """Standard deviation of the logarithms."""
     alter: Callable[[Tensor, Tensor], None] | None = None
     """Overwrites parts of the latents that count and of the gates."""
+    recorded_places: tuple[tuple[int, ...], ...] | None = None
+    """Partials of each row, where they do not follow from the lengths."""
 
     @property
     def config(self) -> MlaCombineConfig:
@@ -62,6 +65,8 @@ class _Shape:
     @property
     def places(self) -> list[list[int]]:
         """Partials of each row."""
+        if self.recorded_places is not None:
+            return [list(places) for places in self.recorded_places]
         found: list[list[int]] = [[] for _ in range(self.rows)]
         if self.config.source == "ranks":
             for row, count in enumerate(self.lengths):
@@ -138,8 +143,63 @@ def _out_view(out: Tensor, shape: _Shape) -> Tensor:
 
 
 def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
+    return _trial(shape, _inputs(shape), launch, device)
+
+
+def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
+    """Make the trial of a recorded launch.
+
+    Raises:
+        RecordingError: the recording lacks an argument, or is of other widths than K3's.
+    """
+    shape, lse = _recorded_shape(call), call.tensor("partials.lse")
+    config, rows, heads = shape.config, shape.rows, shape.heads
+    latents, nothing = call.tensor("partials.latents"), torch.empty(0)
+    values = config.output == "values"
+    width = heads * (config.value if values else config.latent)
+    if latents.shape[2] != config.latent:
+        raise RecordingError(
+            f"{call.op}, {call.name}: expected latents of {config.latent} columns, found "
+            f"{list(latents.shape)}"
+        )
+    dtype = torch.bfloat16 if values else torch.float32
+    recorded = _Inputs(
+        latents=latents,
+        lse=lse,
+        lengths=torch.tensor(shape.lengths, dtype=torch.int32),
+        kv_up=call.tensor("lift.value_up") if values else nothing.view(0, 0, 0),
+        gate=call.tensor("lift.gate") if values else nothing.view(0, 0),
+        out=poisoned(rows + 1, width, dtype=dtype, device=_CPU),
+        out_lse=poisoned(rows + 1, heads, dtype=torch.float32, device=_CPU),
+    )
+    return _trial(shape, recorded, launch, device)
+
+
+def _recorded_shape(call: RecordedCall) -> _Shape:
+    lse = call.tensor("partials.lse")
+    rows, (count, heads) = call.tensor("out").shape[0], lse.shape
+    variant = f"{call.arguments['config.source']}_to_{call.arguments['config.output']}"
+    shape = _Shape((0,) * rows, heads, variant)
+    if shape.config.source == "ranks":
+        counted = (lse > -torch.inf).any(dim=1).view(-1, rows)
+        found = [
+            tuple(place * rows + row for place in counted[:, row].nonzero()[:, 0].tolist())
+            for row in range(rows)
+        ]
+        return replace(shape, parts=count // rows, recorded_places=tuple(found))
+    rule = SplitRule(call.whole("cut.rule.tile_tokens"), call.whole("cut.rule.fewest_tiles"))
+    if rule != _RULE:
+        raise RecordingError(f"{call.op}, {call.name}: expected parts cut by {_RULE}, found {rule}")
+    return replace(
+        shape,
+        lengths=tuple(call.tensor("cut.lengths").tolist()),
+        parts=count - rows + 1,
+        tokens_per_request=call.whole("cut.tokens_per_request"),
+    )
+
+
+def _trial(shape: _Shape, before: _Inputs, launch: Launch, device: torch.device) -> Trial:
     config, rows = shape.config, shape.rows
-    before = _inputs(shape)
     used = before.copied_to(device)
     values = config.output == "values"
     width = shape.heads * config.value
