@@ -198,7 +198,11 @@ def _arguments(rows: int = 16, columns: int = 64, tokens: int = 2) -> dict[str, 
         ({"situ": SituBounds(4.0, 25.0)}, r"out: expected shape \[2, 8\], found \[2, 16\]"),
         (
             {"situ": SituBounds(4.0, 25.0), "fp32_out": torch.zeros(2, 8)},
-            "fp32_out: expected None with SiTU",
+            "fp32_out: expected columns in a multiple of 8 up to 0, found 8",
+        ),
+        (
+            {"plain_rows": 8},
+            "plain_rows: expected a multiple of 8 with SiTU and 0 without, found 8",
         ),
         ({}, "activation: expected a CUDA device, found cpu"),
     ],

@@ -7,6 +7,7 @@ them, and a wrong one must be caught.
 import torch
 from torch import Tensor
 
+from k3decode.host.row_prefetch import RowPrefetch
 from k3decode.ops.attn_res.reference import AttnResWeights, attn_res_mixture
 from k3decode.ops.embedding.reference import embed
 from k3decode.ops.kda.config import KdaConfig
@@ -27,6 +28,7 @@ def attn_res(  # noqa: PLR0917
     write_block: int | None,
     reset: bool,
     eps: float,
+    prefetch: RowPrefetch | None = None,
 ) -> None:
     if pending is not None:
         prefix.copy_(pending if reset else prefix + pending)
@@ -43,7 +45,13 @@ def attn_res(  # noqa: PLR0917
 
 
 def route_rows(
-    logits: Tensor, bias: Tensor, experts: Tensor, weights: Tensor, *, scaling_factor: float
+    logits: Tensor,
+    bias: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    *,
+    scaling_factor: float,
+    prefetch: RowPrefetch | None = None,
 ) -> None:
     found = route(logits, bias, experts.shape[1], scaling_factor)
     experts.copy_(found.experts)
@@ -64,6 +72,7 @@ def kda_step(  # noqa: PLR0917
     *,
     config: KdaConfig,
     accepted: Tensor | None = None,
+    prefetch: RowPrefetch | None = None,
 ) -> None:
     q, channels = config.tokens, config.channels
     last = torch.zeros_like(slots[:, 0]).long() if accepted is None else accepted.long() - 1

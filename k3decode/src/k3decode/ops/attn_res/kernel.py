@@ -16,6 +16,7 @@ from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.cluster import store_to_peer
+from k3decode.device.prefetch import prefetch_rows
 from k3decode.device.row_io import WARP_SIZE, read_vector, row_tensor, write_vector
 from k3decode.ops.attn_res.config import VECTOR_WIDTH, AttnResConfig
 
@@ -37,12 +38,16 @@ class AttnResKernel:
         direction: cute.Pointer,
         output_norm: cute.Pointer,
         out: cute.Pointer,
+        ahead: cute.Pointer,
         prefix_stride: Int64,
         pending_stride: Int64,
         block_row_stride: Int64,
         block_stride: Int64,
         out_stride: Int64,
+        ahead_pitch: Int64,
         rows: Int32,
+        ahead_rows: Int32,
+        ahead_bytes: Int32,
         stream: cuda.CUstream,
     ):
         """Launch over `rows` rows; strides in elements, multiples of the vector width."""
@@ -65,11 +70,13 @@ class AttnResKernel:
             cute.make_tensor(direction, cute.make_layout(width)),
             cute.make_tensor(output_norm, cute.make_layout(width)),
             row_tensor(out, width, out_stride),
+            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
             grid=[c.ctas, rows, 1],
             block=[c.threads, 1, 1],
             cluster=[c.ctas, 1, 1],
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -81,6 +88,7 @@ class AttnResKernel:
         mDirection: cute.Tensor,
         mOutputNorm: cute.Tensor,
         mOut: cute.Tensor,
+        ahead: tuple,
     ):
         """One part of one row: read all sources, update the prefix, score, mix, normalise."""
         config = self.config
@@ -98,6 +106,12 @@ class AttnResKernel:
         sSquares = smem.allocate_tensor(Float32, cute.make_layout(config.ctas * warps), 16)
 
         vector = part * config.threads + tid
+        # Weights never change; everything else may still be written by the launch before.
+        direction = read_vector(mDirection, vector).load()
+        if cutlass.const_expr(config.output_norm):
+            rNorm = read_vector(mOutputNorm, vector)
+        cute.arch.griddepcontrol_launch_dependents()
+        cute.arch.griddepcontrol_wait()
         rSources = [read_vector(mBlocks[row, s, None], vector) for s in range(config.blocks)]
         if cutlass.const_expr(config.reset):
             rPrefix = read_vector(mPending[row, None], vector)
@@ -112,8 +126,10 @@ class AttnResKernel:
         if cutlass.const_expr(config.write_block is not None):
             write_vector(rPrefix, mBlocks[row, config.write_block, None], vector)
         rSources.append(rPrefix)
+        all_rows = cute.arch.grid_dim()[1]
+        worker = (row * config.ctas + part) * config.threads + tid
+        prefetch_rows(*ahead, worker, all_rows * config.ctas * config.threads)
 
-        direction = read_vector(mDirection, vector).load()
         for s in cutlass.range_constexpr(sources):
             x = rSources[s].load().to(Float32)
             dot = (x * direction).reduce(cute.ReductionOp.ADD, 0.0, 0)
@@ -147,8 +163,7 @@ class AttnResKernel:
                 square = sSquares[lane]
             square = cute.arch.warp_reduction(square, operator.add)
             scale = cute.math.rsqrt(square * (1.0 / config.hidden_size) + config.eps)
-            weight = read_vector(mOutputNorm, vector).load().to(Float32)
-            mixture = mixture * scale * weight
+            mixture = mixture * scale * rNorm.load().to(Float32)
         rOut = cute.make_rmem_tensor((VECTOR_WIDTH,), BFloat16)
         rOut.store(mixture.to(BFloat16))
         write_vector(rOut, mOut[row, None], vector)

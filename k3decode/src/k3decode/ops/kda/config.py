@@ -51,6 +51,11 @@ class KdaConfig:
         return self.warps * _WARP_SIZE
 
     @property
+    def head_lines(self) -> int:
+        """Lines of the L2 cache that the state of a head takes."""
+        return self.head_dim * self.head_dim * 4 // 128
+
+    @property
     def ctas_per_sm(self) -> int:
         """CTAs whose registers fit an SM; with drafts a CTA keeps too much for two."""
         return 2 if self.tokens == 1 else 1

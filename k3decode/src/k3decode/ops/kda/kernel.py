@@ -21,6 +21,7 @@ import cutlass
 from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
+from k3decode.device.prefetch import LINE_BYTES, prefetch_line, prefetch_rows
 from k3decode.device.row_io import WARP_SIZE, read_vector, row_tensor, write_vector
 from k3decode.ops.kda.config import KdaConfig
 
@@ -53,15 +54,24 @@ class KdaKernel:
         conv_state: cute.Pointer,
         memory: cute.Pointer,
         out: cute.Pointer,
+        ahead: cute.Pointer,
         projection_stride: Int64,
         slot_stride: Int64,
         conv_stride: Int64,
         memory_stride: Int64,
         out_stride: Int64,
+        ahead_pitch: Int64,
         requests: Int32,
+        next_request: Int32,
+        ahead_rows: Int32,
+        ahead_bytes: Int32,
         stream: cuda.CUstream,
     ):
-        """Launch over `requests`; strides in elements, of rows, requests or state pages."""
+        """Launch over `requests`; strides in elements, of rows, requests or state pages.
+
+        A CTA brings the state of the request that comes `next_request` after its own into the L2
+        cache, since it is the next one that its multiprocessor serves.
+        """
         c = self.config
         qkv = 3 * c.channels
         self.kernel(
@@ -91,6 +101,8 @@ class KdaKernel:
                 ),
             ),
             row_tensor(out, c.channels, out_stride),
+            next_request,
+            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
             grid=[c.heads, requests, 1],
             block=[c.threads, 1, 1],
@@ -98,6 +110,7 @@ class KdaKernel:
             # The driver's own choice; unset, the compiler would ask a GPU for it.
             preferred_smem_carveout=-1,
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -114,6 +127,8 @@ class KdaKernel:
         mConvState: cute.Tensor,
         mMemory: cute.Tensor,
         mOut: cute.Tensor,
+        next_request: Int32,
+        ahead: tuple,
     ):
         """One head of one request; a slot of zero or less is padding."""
         c = self.config
@@ -130,6 +145,9 @@ class KdaKernel:
         sOut = smem.allocate_tensor(Float32, by_token, 16)
         sBeta = smem.allocate_tensor(Float32, cute.make_layout(c.tokens), 16)
         sPage = smem.allocate_tensor(Int32, cute.make_layout(c.tokens), 16)
+        self._prefetch_weights(mFb, mConvWeight, head, tid)
+        cute.arch.griddepcontrol_launch_dependents()
+        cute.arch.griddepcontrol_wait()
         first_row = request * c.tokens
         last_accepted = Int32(0)
         if cutlass.const_expr(c.tokens > 1):
@@ -139,6 +157,10 @@ class KdaKernel:
         slot = gSlots[last_accepted]
         if window_slot > 0 and slot > 0:
             rState = self._read_state(mMemory[slot, None, None], head)
+            self._prefetch_next(mSlots, mAccepted, mMemory, request + next_request, head, tid)
+            requests = cute.arch.grid_dim()[1]
+            worker = (request * c.heads + head) * c.threads + tid
+            prefetch_rows(*ahead, worker, requests * c.heads * c.threads)
             gConv = mConvState[window_slot, None, None]
             self._convolve(
                 mProjection, mConvWeight, gConv, sQkv, head, first_row, last_accepted, tid
@@ -168,6 +190,46 @@ class KdaKernel:
             if tid < c.head_dim:
                 for t in cutlass.range_constexpr(c.tokens):
                     mOut[first_row + t, head * c.head_dim + tid] = BFloat16(0.0)
+
+    @cute.jit
+    def _prefetch_weights(
+        self, mFb: cute.Tensor, mConvWeight: cute.Tensor, head: Int32, tid: Int32
+    ):
+        """Bring the head's weights into the L2 cache while the launch before ends."""
+        c = self.config
+        lines = c.head_dim * c.gate_rank * 2 // LINE_BYTES
+        factor = mFb[head * c.head_dim, None].iterator.toint()
+        for first in cutlass.range_constexpr(0, lines, c.threads):
+            if first + tid < lines:
+                prefetch_line(factor + (first + tid) * LINE_BYTES)
+        part_lines = c.head_dim * c.conv_taps * 4 // LINE_BYTES
+        if tid < 3 * part_lines:
+            channel = tid // part_lines * c.channels + head * c.head_dim
+            taps = mConvWeight[channel, None].iterator.toint()
+            prefetch_line(taps + tid % part_lines * LINE_BYTES)
+
+    @cute.jit
+    def _prefetch_next(
+        self,
+        mSlots: cute.Tensor,
+        mAccepted: cute.Tensor,
+        mMemory: cute.Tensor,
+        request: Int32,
+        head: Int32,
+        tid: Int32,
+    ):
+        """Bring a head's state of another request into the L2 cache, if there is that request."""
+        c = self.config
+        if request < cute.arch.grid_dim()[1]:
+            last_accepted = Int32(0)
+            if cutlass.const_expr(c.tokens > 1):
+                last_accepted = mAccepted[request] - 1
+            slot = mSlots[request, last_accepted]
+            if slot > 0:
+                state = mMemory[slot, head * c.head_dim, None].iterator.toint()
+                for first in cutlass.range_constexpr(0, c.head_lines, c.threads):
+                    if first + tid < c.head_lines:
+                        prefetch_line(state + (first + tid) * LINE_BYTES)
 
     @cute.jit
     def _read_state(self, gMemory: cute.Tensor, head: Int32):

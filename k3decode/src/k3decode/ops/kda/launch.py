@@ -9,6 +9,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
+from k3decode.host.row_prefetch import RowPrefetch, check_prefetch, prefetch_counts
 from k3decode.ops.kda.config import MAX_TOKENS, KdaConfig
 
 __all__ = ["KdaStepWeights", "compile_variant", "config_for", "kda_step", "variants"]
@@ -43,6 +44,7 @@ def kda_step(  # noqa: PLR0917
     *,
     config: KdaConfig,
     accepted: Tensor | None = None,
+    prefetch: RowPrefetch | None = None,
 ) -> None:
     """Advance each request's state by its q tokens and write their gated outputs.
 
@@ -64,6 +66,7 @@ def kda_step(  # noqa: PLR0917
         config: variant to run; q is its `tokens`.
         accepted: int32 [B], tokens of each request that the step before kept, 1 to q, which is not
             checked; None if and only if q is one.
+        prefetch: weights of a later launch that are brought into the L2 cache meanwhile.
 
     Raises:
         KernelInputError: an input is not as described.
@@ -74,8 +77,13 @@ def kda_step(  # noqa: PLR0917
     _check_weights(check, weights, config)
     _check_slots(check, slots, accepted, requests, config)
     _check_state(check, conv_state, memory, config)
+    check_prefetch(check, prefetch)
     architecture = check.finish()
-    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
+    from k3decode.host.compilation import (  # noqa: PLC0415
+        current_stream,
+        device_pointer,
+        vector_pointer,
+    )
 
     tensors = (
         projection,
@@ -90,16 +98,28 @@ def kda_step(  # noqa: PLR0917
         memory,
         out,
     )
+    ahead_pitch, ahead_rows, ahead_bytes = prefetch_counts(prefetch)
     compile_variant(config, architecture)(
         *(device_pointer(tensor) for tensor in tensors),
+        vector_pointer(out if prefetch is None else prefetch.rows),
         projection.stride(0),
         slots.stride(0),
         conv_state.stride(0),
         memory.stride(0),
         out.stride(0),
+        ahead_pitch,
         requests,
+        _ctas_at_a_time(out.device, config) // config.heads,
+        ahead_rows,
+        ahead_bytes,
         current_stream(),
     )
+
+
+@cache
+def _ctas_at_a_time(device: torch.device, config: KdaConfig) -> int:
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    return config.ctas_per_sm * int(processors)
 
 
 def _check_slots(
@@ -190,8 +210,8 @@ def compile_variant(config: KdaConfig, architecture: str) -> Any:
 
     bf16, fp32 = torch.bfloat16, torch.float32
     int32 = torch.int32
-    pointers = [bf16, bf16, fp32, fp32, fp32, fp32, int32, int32, bf16, fp32, bf16]
-    return compile_kernel(KdaKernel(config), placeholders(pointers, 5, 1), architecture)
+    pointers = [bf16, bf16, fp32, fp32, fp32, fp32, int32, int32, bf16, fp32, bf16, torch.uint8]
+    return compile_kernel(KdaKernel(config), placeholders(pointers, 6, 4), architecture)
 
 
 def config_for(dims: K3Dims, heads: int, tokens: int = 1) -> KdaConfig:

@@ -42,7 +42,7 @@ class LatentNormKernel:
             row_tensor(summed, c.width, summed_stride),
             cute.make_tensor(weight, cute.make_layout(c.width)),
             row_tensor(out, c.width, out_stride),
-        ).launch(grid=[rows, 1, 1], block=[c.threads, 1, 1], stream=stream)
+        ).launch(grid=[rows, 1, 1], block=[c.threads, 1, 1], stream=stream, use_pdl=True)
 
     @cute.kernel
     def kernel(self, mSummed: cute.Tensor, mWeight: cute.Tensor, mOut: cute.Tensor):
@@ -53,8 +53,11 @@ class LatentNormKernel:
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         smem = SmemAllocator()
         sSquares = smem.allocate_tensor(Float32, cute.make_layout(c.warps), 16)
-        value = read_vector(mSummed[row, None], tid).load().to(Float32)
         weight = read_vector(mWeight, tid).load().to(Float32)
+        cute.arch.griddepcontrol_launch_dependents()
+        # Weights never change; the sum may still be written by the launch before.
+        cute.arch.griddepcontrol_wait()
+        value = read_vector(mSummed[row, None], tid).load().to(Float32)
         square = (value * value).reduce(cute.ReductionOp.ADD, 0.0, 0)
         square = cute.arch.warp_reduction(square, operator.add)
         if lane == 0:

@@ -19,6 +19,7 @@ from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.cluster import store_to_peer
+from k3decode.device.prefetch import prefetch_rows
 from k3decode.device.row_io import (
     VECTOR_WIDTH,
     WARP_SIZE,
@@ -51,9 +52,11 @@ class MlaCombineKernel:
         gate: cute.Pointer,
         out: cute.Pointer,
         out_lse: cute.Pointer,
+        ahead: cute.Pointer,
         head_stride: Int64,
         gate_stride: Int64,
         out_stride: Int64,
+        ahead_pitch: Int64,
         rows: Int32,
         heads: Int32,
         rows_per_cta: Int32,
@@ -61,6 +64,8 @@ class MlaCombineKernel:
         tile_tokens: Int32,
         fewest_tiles: Int32,
         parts: Int32,
+        ahead_rows: Int32,
+        ahead_bytes: Int32,
         stream: cuda.CUstream,
     ):
         """Launch over all heads and rows; `parts` are parts of the line of tiles, or ranks."""
@@ -96,11 +101,13 @@ class MlaCombineKernel:
             tile_tokens,
             fewest_tiles,
             parts,
+            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
             grid=[c.slices, heads, (rows + rows_per_cta - 1) // rows_per_cta],
             block=[c.threads, 1, 1],
             cluster=[c.slices if values else 1, 1, 1],
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -119,6 +126,7 @@ class MlaCombineKernel:
         tile_tokens: Int32,
         fewest_tiles: Int32,
         parts: Int32,
+        ahead: tuple,
     ):
         """A quarter of one head's latents, a few rows, the warps shared out among them."""
         c = self.config
@@ -144,7 +152,13 @@ class MlaCombineKernel:
         sLive = smem.allocate_tensor(Int32, cute.make_layout(c.most_rows), 16)
         if cutlass.const_expr(c.output == "values"):
             cute.arch.cluster_arrive()
+        cute.arch.griddepcontrol_launch_dependents()
+        cute.arch.griddepcontrol_wait()
+        if cutlass.const_expr(c.output == "values"):
             rWeights = self._read_weights(mValueUp, piece, head)
+        pieces, heads, blocks = cute.arch.grid_dim()
+        cta = (row_block * heads + head) * pieces + piece
+        prefetch_rows(*ahead, cta * c.threads + tid, blocks * heads * pieces * c.threads)
         row_warps = c.warps // rows_per_cta
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         i = warp // row_warps

@@ -83,6 +83,7 @@ class MlaQueryKernel:
             grid=[c.column_blocks + 1, heads, (rows + PRODUCT_M - 1) // PRODUCT_M],
             block=[c.threads, 1, 1],
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -100,6 +101,7 @@ class MlaQueryKernel:
         slice_index, head, row_block = cute.arch.block_idx()
         smem = SmemAllocator()
         sSlice = smem.allocate_tensor(cutlass.Uint8, cute.make_layout(c.nope * c.pitch_bytes), 128)
+        cute.arch.griddepcontrol_launch_dependents()
         if slice_index < c.column_blocks:
             self._project(
                 mQuery,
@@ -144,6 +146,8 @@ class MlaQueryKernel:
             offset = (i * WARP_SIZE * c.pitch_bytes, i * WARP_SIZE * c.latent * _BF16_BYTES)
             request_copy(target, source, Int32(COPY_BYTES), offset)
         cute.arch.cp_async_commit_group()
+        # The projection never changes; queries may still be written by the launch before.
+        cute.arch.griddepcontrol_wait()
         first = row_block * PRODUCT_M + lane // _QUAD
         lefts = []
         for step in cutlass.range_constexpr(c.nope // PRODUCT_K):
@@ -226,6 +230,7 @@ class MlaQueryKernel:
         vector = tid % c.shared_vectors
         words = VECTOR_WIDTH * c.element_bytes // _WORD_BYTES
         row = row_block * PRODUCT_M + tid // c.shared_vectors
+        cute.arch.griddepcontrol_wait()
         if row < rows:
             rColumns = read_vector(mQuery[row, head, None], c.nope // VECTOR_WIDTH + vector)
             if cutlass.const_expr(c.cache_format == "bf16"):

@@ -110,6 +110,7 @@ def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
         columns=weight.shape[1],
         fp32_rows=0 if fp32_out is None else fp32_out.shape[1],
         situ=bounds is not None,
+        plain_rows=call.whole("plain_rows") if "plain_rows" in call.arguments else 0,
     )
     return _trial(_Shape(activation.shape[0], shape), activation, weight, bounds, launch)
 
@@ -118,7 +119,7 @@ def _trial(
     shape: _Shape, activation: Tensor, weights: Tensor, bounds: SituBounds | None, launch: Launch
 ) -> Trial:
     weight, tokens, device = shape.weight, shape.tokens, activation.device
-    narrow = weight.rows // 2 if weight.situ else weight.rows - weight.fp32_rows
+    narrow = weight.bf16_outputs
 
     def output(columns: int, dtype: torch.dtype) -> Tensor | None:
         size = (tokens + 1, columns + shape.padding)
@@ -141,6 +142,7 @@ def _trial(
             view(used.out),
             view(used.fp32_out),
             situ=bounds,
+            plain_rows=weight.plain_rows,
         )
 
     def judge() -> tuple[Judgement, ...]:
@@ -169,13 +171,16 @@ def _fp32_product(activation: Tensor, weight: Tensor) -> Tensor:
 def _judge(shape: _Shape, used: _Buffers, bounds: SituBounds | None) -> tuple[Judgement, ...]:
     activation = used.activation[: shape.tokens, : shape.weight.columns]
     weight = used.weight[:, : shape.weight.columns]
+    plain = shape.weight.plain_rows if bounds is not None else shape.weight.rows
+    exact = projection(activation.double(), weight[:plain].double())
+    rounded = _fp32_product(activation, weight[:plain]) if plain else exact.float()
     if bounds is not None:
         limits = (bounds.beta, bounds.linear_beta)
-        exact = projection_situ(activation.double(), weight.double(), *limits, torch.float64)
-        rounded = projection_situ(activation.float(), weight.float(), *limits, torch.bfloat16)
-    else:
-        exact = projection(activation.double(), weight.double())
-        rounded = _fp32_product(activation, weight)
+        pairs = weight[plain:]
+        active = projection_situ(activation.double(), pairs.double(), *limits, torch.float64)
+        exact = torch.cat([exact, active], dim=1)
+        active32 = projection_situ(activation.float(), pairs.float(), *limits, torch.bfloat16)
+        rounded = torch.cat([rounded, active32], dim=1)
     found = []
     for name, whole, first, dtype in (
         ("fp32_out", used.fp32_out, 0, torch.float32),
@@ -244,6 +249,7 @@ def _cases() -> tuple[Case, ...]:
     plain = ProjectionShape(336, 1600)
     both = ProjectionShape(272, 1024, fp32_rows=112)
     situ = ProjectionShape(304, 1088, situ=True)
+    front = ProjectionShape(2240, 192, fp32_rows=112, situ=True, plain_rows=1200)
     # Two tokens go through FP32 arithmetic only where rows are many.
     many = ProjectionShape(2240, 192, fp32_rows=112)
     corner = [
@@ -267,6 +273,8 @@ def _cases() -> tuple[Case, ...]:
         ("situ_one_row", _Shape(1, situ)),
         ("situ_padded", _Shape(13, situ, padding=16)),
         ("situ_saturated", _Shape(3, situ, alter=_saturated_situ)),
+        ("front_one_row", _Shape(1, front)),
+        ("front_padded", _Shape(6, front, padding=8)),
     ]
     cases = [_case("m3", "smoke", _Shape(3, both)), _case("situ_m2", "smoke", _Shape(2, situ))]
     cases += [_case(name, "corner", shape) for name, shape in corner]

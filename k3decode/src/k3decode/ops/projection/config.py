@@ -136,6 +136,11 @@ class ProjectionConfig:
         return self.unit_columns // PART_COLUMNS
 
     @property
+    def ring_columns(self) -> int:
+        """Columns of each row of a CTA that are requested before activations are waited for."""
+        return (self.stages - 1) * self.warps_k * self.unit_columns
+
+    @property
     def ring_bytes(self) -> int:
         """Shared memory of all rings."""
         unit = BLOCK_ROWS * self.unit_columns * _BF16_BYTES

@@ -54,9 +54,13 @@ class ProjectionKernel:
         rows: Int32,
         columns: Int32,
         fp32_rows: Int32,
+        plain_rows: Int32,
         stream: cuda.CUstream,
     ):
-        """Launch; strides in elements. The first `fp32_rows` weight rows have FP32 outputs."""
+        """Launch; strides in elements. The first `fp32_rows` weight rows have FP32 outputs.
+
+        With SiTU, rows from `plain_rows` on are pairs.
+        """
         c = self.config
         self.kernel(
             _matrix(weight, weight_stride, VECTOR_WIDTH),
@@ -67,6 +71,7 @@ class ProjectionKernel:
             rows,
             columns,
             fp32_rows,
+            plain_rows,
         ).launch(
             grid=[c.split, cute.ceil_div(rows, c.tile_rows), 1],
             block=[c.threads, 1, 1],
@@ -86,6 +91,7 @@ class ProjectionKernel:
         rows: Int32,
         columns: Int32,
         fp32_rows: Int32,
+        plain_rows: Int32,
     ):
         """One tile of weight rows and, within a cluster, one share of the columns."""
         c = self.config
@@ -120,7 +126,8 @@ class ProjectionKernel:
         cute.arch.sync_threads()
         self._store_partial(rSum, sPartial)
         cute.arch.sync_threads()
-        self._finish(sPartial, mOutFp32, mOutBf16, share, tile, tokens, rows, fp32_rows)
+        limits = (rows, fp32_rows, plain_rows)
+        self._finish(sPartial, mOutFp32, mOutBf16, share, tile, tokens, limits)
 
     @cute.jit
     def _views(self, memory: cute.Pointer):
@@ -341,8 +348,7 @@ class ProjectionKernel:
         share: Int32,
         tile: Int32,
         tokens: Int32,
-        rows: Int32,
-        fp32_rows: Int32,
+        limits: tuple,
     ):
         """Add the warps' sums, then the cluster's, in their order; write this CTA's part."""
         c = self.config
@@ -352,14 +358,14 @@ class ProjectionKernel:
         if cutlass.const_expr(c.split == 1):
             for i in cutlass.range(tid, quads, c.threads):
                 total = self._warp_total(sPartial, i // row_quads, i % row_quads)
-                self._write(total, mOutFp32, mOutBf16, i, tile, rows, fp32_rows)
+                self._write(total, mOutFp32, mOutBf16, i, tile, limits)
         else:
             self._share_totals(sPartial, tid, quads)
             part = cute.ceil_div(quads, c.split)
             last = cutlass.min((share + 1) * part, quads)
             for i in cutlass.range(share * part + tid, last, c.threads):
                 total = self._cluster_total(sPartial, i // row_quads, i % row_quads)
-                self._write(total, mOutFp32, mOutBf16, i, tile, rows, fp32_rows)
+                self._write(total, mOutFp32, mOutBf16, i, tile, limits)
             # Nobody may leave while another still reads its sums.
             cute.arch.cluster_arrive()
             cute.arch.cluster_wait()
@@ -403,35 +409,44 @@ class ProjectionKernel:
         mOutBf16: cute.Tensor,
         index: Int32,
         tile: Int32,
-        rows: Int32,
-        fp32_rows: Int32,
+        limits: tuple,
     ):
         """Round and store four neighbouring outputs, or the two that SiTU makes of them."""
         c = self.config
         row_quads = c.tile_rows // _QUAD
         token = index // row_quads
         row = tile * c.tile_rows + (index % row_quads) * _QUAD
+        rows, fp32_rows, plain_rows = limits
         if row < rows:
-            if cutlass.const_expr(c.situ is not None):
-                rPair = cute.make_rmem_tensor((2,), BFloat16)
-                for j in cutlass.range_constexpr(2):
-                    gate = total[2 * j].to(BFloat16).to(Float32)
-                    up = total[2 * j + 1].to(BFloat16).to(Float32)
-                    rPair[j] = _situ(gate, up, c.situ.beta, c.situ.linear_beta).to(BFloat16)
-                cute.autovec_copy(
-                    rPair, cute.local_tile(mOutBf16[token, None], (2,), (row // _QUAD,))
-                )
+            if cutlass.const_expr(c.situ is None):
+                _write_plain(total, mOutFp32[token, None], mOutBf16[token, None], row, fp32_rows)
             else:
-                if row < fp32_rows:
-                    _store_quad(mOutFp32[token, None], row // _QUAD, total)
-                else:
-                    rQuad = cute.make_rmem_tensor((_QUAD,), BFloat16)
-                    for j in cutlass.range_constexpr(_QUAD):
-                        rQuad[j] = total[j].to(BFloat16)
-                    place = (row - fp32_rows) // _QUAD
-                    cute.autovec_copy(
-                        rQuad, cute.local_tile(mOutBf16[token, None], (_QUAD,), (place,))
+                if row < plain_rows:
+                    _write_plain(
+                        total, mOutFp32[token, None], mOutBf16[token, None], row, fp32_rows
                     )
+                else:
+                    rPair = cute.make_rmem_tensor((2,), BFloat16)
+                    for j in cutlass.range_constexpr(2):
+                        gate = total[2 * j].to(BFloat16).to(Float32)
+                        up = total[2 * j + 1].to(BFloat16).to(Float32)
+                        rPair[j] = _situ(gate, up, c.situ.beta, c.situ.linear_beta).to(BFloat16)
+                    place = (plain_rows - fp32_rows) // 2 + (row - plain_rows) // _QUAD
+                    cute.autovec_copy(rPair, cute.local_tile(mOutBf16[token, None], (2,), (place,)))
+
+
+@cute.jit
+def _write_plain(
+    total: list, gOutFp32: cute.Tensor, gOutBf16: cute.Tensor, row: Int32, fp32_rows: Int32
+) -> None:
+    """Store four neighbouring outputs in the format of their rows."""
+    if row < fp32_rows:
+        _store_quad(gOutFp32, row // _QUAD, total)
+    else:
+        rQuad = cute.make_rmem_tensor((_QUAD,), BFloat16)
+        for j in cutlass.range_constexpr(_QUAD):
+            rQuad[j] = total[j].to(BFloat16)
+        cute.autovec_copy(rQuad, cute.local_tile(gOutBf16, (_QUAD,), ((row - fp32_rows) // _QUAD,)))
 
 
 @cute.jit

@@ -25,6 +25,7 @@ def project(
     fp32_out: Tensor | None = None,
     *,
     situ: SituBounds | None = None,
+    plain_rows: int = 0,
 ) -> None:
     """Write `activation @ weight.T`, accumulated in FP32, with no workspace.
 
@@ -33,11 +34,13 @@ def project(
     Args:
         activation: BF16 [M, K], row stride a multiple of 8, first element aligned to 16 bytes.
         weight: BF16 [N, K], N a multiple of 8, K of 64, row stride a multiple of 8.
-        out: BF16 [M, N - F], written, row stride a multiple of 8; [M, N / 2] with `situ`; None
-            where every row has an FP32 output.
+        out: BF16 [M, N - F], written, row stride a multiple of 8; [M, P - F + (N - P) / 2] with
+            `situ`; None where every row has an FP32 output.
         fp32_out: FP32 [M, F], written, row stride a multiple of 4: outputs of the first F weight
             rows, F a multiple of 8; None for none.
-        situ: bounds of SiTU, when weight rows alternate between gate and up; None for none.
+        situ: bounds of SiTU, when weight rows from P on alternate between gate and up; None for
+            none.
+        plain_rows: P with `situ`, a multiple of 8 from F on; else 0.
 
     Raises:
         KernelInputError: an input is not as described.
@@ -49,7 +52,15 @@ def project(
     fp32_rows = 0 if fp32_out is None else _extents(fp32_out)[1]
     check.rows(tokens)
     _check_inputs(check, activation, weight, rows, columns)
-    _check_outputs(check, out, fp32_out, (tokens, rows, fp32_rows), situ)
+    extents = (tokens, rows, fp32_rows, plain_rows if situ is not None else rows)
+    _check_outputs(check, out, fp32_out, extents)
+    check.require(
+        plain_rows >= 0
+        and plain_rows % _VECTOR_WIDTH == 0
+        and (situ is not None or not plain_rows),
+        f"plain_rows: expected a multiple of {_VECTOR_WIDTH} with SiTU and 0 without, found "
+        f"{plain_rows}",
+    )
     architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
@@ -68,6 +79,7 @@ def project(
         rows,
         columns,
         fp32_rows,
+        plain_rows,
         current_stream(),
     )
 
@@ -102,20 +114,15 @@ def _check_outputs(
     check: InputCheck,
     out: Tensor | None,
     fp32_out: Tensor | None,
-    extents: tuple[int, int, int],
-    situ: SituBounds | None,
+    extents: tuple[int, int, int, int],
 ) -> None:
-    tokens, rows, fp32_rows = extents
+    tokens, rows, fp32_rows, plain_rows = extents
     check.require(
-        situ is None or fp32_out is None,
-        "fp32_out: expected None with SiTU, whose outputs are BF16",
-    )
-    check.require(
-        fp32_rows % _VECTOR_WIDTH == 0 and fp32_rows <= rows,
-        f"fp32_out: expected columns in a multiple of {_VECTOR_WIDTH} up to {rows}, "
+        fp32_rows % _VECTOR_WIDTH == 0 and fp32_rows <= plain_rows,
+        f"fp32_out: expected columns in a multiple of {_VECTOR_WIDTH} up to {plain_rows}, "
         f"found {fp32_rows}",
     )
-    bf16_columns = rows - fp32_rows if situ is None else rows // 2
+    bf16_columns = plain_rows - fp32_rows + (rows - plain_rows) // 2
     check.require(
         (out is None) == (bf16_columns <= 0),
         f"out: expected {bf16_columns} columns, found {'None' if out is None else 'a tensor'}",
@@ -156,5 +163,5 @@ def compile_variant(config: ProjectionConfig, architecture: str) -> Any:
     from k3decode.ops.projection.kernel import ProjectionKernel  # noqa: PLC0415
 
     bf16, fp32 = torch.bfloat16, torch.float32
-    arguments = placeholders([bf16, bf16, fp32, bf16], 4, 4)
+    arguments = placeholders([bf16, bf16, fp32, bf16], 4, 5)
     return compile_kernel(ProjectionKernel(config), arguments, architecture)

@@ -19,6 +19,14 @@ class ProjectionShape:
     """Leading rows with FP32 outputs."""
     situ: bool = False
     """Whether rows alternate between gate and up."""
+    plain_rows: int = 0
+    """Leading rows that do not, with `situ`; those with FP32 outputs count too."""
+
+    @property
+    def bf16_outputs(self) -> int:
+        """Columns of the BF16 output."""
+        plain = self.plain_rows if self.situ else self.rows
+        return plain - self.fp32_rows + (self.rows - plain) // 2
 
 
 def k3_projections(dims: K3Dims) -> dict[str, ProjectionShape]:
@@ -26,7 +34,8 @@ def k3_projections(dims: K3Dims) -> dict[str, ProjectionShape]:
     found = {
         f"tp{ranks}_{name}": shape
         for ranks in (8, 16)
-        for name, shape in (_attention(dims, ranks) | _feed_forward(dims, ranks)).items()
+        for parts in (_attention, _feed_forward, _whole_moe)
+        for name, shape in parts(dims, ranks).items()
     }
     experts, hidden = dims.num_experts, dims.hidden_size
     found["whole_router_latent"] = ProjectionShape(
@@ -65,6 +74,22 @@ def _feed_forward(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
         "dense_situ": ProjectionShape(2 * dense, hidden, situ=True),
         "dense_down": ProjectionShape(hidden, dense),
         "lm_head": ProjectionShape(dims.vocab_size // ranks, hidden),
+    }
+
+
+def _whole_moe(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
+    """Router and latents as a whole, packed with a shard of the shared expert."""
+    plain = dims.num_experts + dims.latent_size
+    shared = dims.shared_intermediate_size // ranks
+    return {
+        "whole_front": ProjectionShape(
+            plain + 2 * shared,
+            dims.hidden_size,
+            fp32_rows=dims.num_experts,
+            situ=True,
+            plain_rows=plain,
+        ),
+        "whole_tail": ProjectionShape(dims.hidden_size, dims.latent_size + shared),
     }
 
 

@@ -9,8 +9,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "router",
         "ties_to_the_higher_id",
-        'warp_redux_sync(candidate, "min")',
-        "warp_redux_sync(Int32(-1) if candidate == _NO_EXPERT else candidate, 'max')",
+        "cute.arch.clz(cute.arch.brev(holders))",
+        "31 - cute.arch.clz(holders)",
     ),
     Mutant(
         "router",

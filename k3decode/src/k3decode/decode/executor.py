@@ -1,0 +1,130 @@
+"""Runs decode steps: all layers of one rank, each prepared batch captured in one graph.
+
+Weights are packed and memory is taken when the executor is made. `prepare` runs a batch once, which
+compiles what it needs, and captures it; afterwards a step is a copy of its inputs and one replay.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from k3decode.decode.batches import Batch
+from k3decode.decode.buffers import DecodeState, StepBuffers, allocate_buffers
+from k3decode.decode.launches import PreparedLaunch, StepLaunches
+from k3decode.decode.layer_weights import DecodeLayer, ModelEnds
+from k3decode.decode.prefetch import PrefetchBytes
+from k3decode.dims import K3Dims
+
+__all__ = ["CapturedStep", "DecodeExecutor", "capture"]
+
+
+@dataclass(frozen=True)
+class CapturedStep:
+    """A graph and what it is made of."""
+
+    graph: torch.cuda.CUDAGraph
+    launches: tuple[PreparedLaunch, ...]
+
+    @property
+    def kernels(self) -> int:
+        """Kernels that one replay launches."""
+        return sum(launch.kernels for launch in self.launches)
+
+
+def capture(launches: Sequence[PreparedLaunch]) -> CapturedStep:
+    """Run launches once, so that everything is compiled, and capture them in one graph.
+
+    The run writes to state as every step does: set state afterwards.
+    """
+    for launch in launches:
+        launch.run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for launch in launches:
+            launch.run()
+    return CapturedStep(graph=graph, launches=tuple(launches))
+
+
+class DecodeExecutor:
+    """One rank's layers on one GPU."""
+
+    def __init__(
+        self,
+        dims: K3Dims,
+        layers: Sequence[DecodeLayer],
+        state: DecodeState,
+        *,
+        ends: ModelEnds | None = None,
+        prefetch: PrefetchBytes | None = None,
+    ) -> None:
+        """Take the activations' memory.
+
+        Args:
+            dims: widths of the rank.
+            layers: packed, in order.
+            state: of the layers and of the largest batch.
+            ends: embedding and LM head; None for layers alone, from a prefix to a pending row.
+            prefetch: how much of the weights is requested early.
+        """
+        self.dims = dims
+        self.layers = tuple(layers)
+        self.state = state
+        self._ends = ends
+        self.prefetch = prefetch
+        self.drawn: tuple[Tensor, Tensor] | None = None
+        """For timing: experts and shares that replace the routers' choices."""
+        self.buffers: StepBuffers = allocate_buffers(
+            dims, len(self.layers), state.lengths.device, rows=int(state.cache_slots.shape[0])
+        )
+        self._captured: dict[Batch, CapturedStep] = {}
+
+    @property
+    def prepared(self) -> tuple[Batch, ...]:
+        """Batches with a graph."""
+        return tuple(sorted(self._captured))
+
+    def launches(self, batch: Batch, depth: int | None = None) -> tuple[PreparedLaunch, ...]:
+        """Launches of a step through the first `depth` layers, through all by default."""
+        step = StepLaunches(
+            self.dims,
+            batch,
+            self.buffers,
+            self.state,
+            prefetch=self.prefetch,
+            drawn=self.drawn,
+        )
+        found: list[PreparedLaunch] = []
+        if self._ends is not None:
+            found += step.embedding(self._ends)
+        layers = self.layers[:depth]
+        for row, layer in enumerate(layers):
+            found += step.layer(layer, experts_row=row)
+        if self._ends is not None:
+            found += step.head(self._ends, layers=len(layers))
+        return tuple(found)
+
+    def prepare(self, batch: Batch) -> CapturedStep:
+        """Compile and capture a batch."""
+        self._captured[batch] = capture(self.launches(batch))
+        return self._captured[batch]
+
+    def run(self, batch: Batch, tokens: Tensor) -> Tensor:
+        """Replay a prepared batch.
+
+        Args:
+            batch: one of `prepared`.
+            tokens: ids, int32 [rows].
+
+        Returns:
+            Logits, FP32 [rows, vocabulary], in memory that the next step overwrites.
+
+        Raises:
+            KeyError: the batch was not prepared.
+        """
+        captured = self._captured[batch]
+        self.buffers.tokens[: batch.rows].copy_(tokens)
+        captured.graph.replay()
+        return self.buffers.vocabulary[: batch.rows]

@@ -1,0 +1,124 @@
+"""Many layers in one graph against the same launches one at a time: the bits must be equal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from k3decode.decode.batches import Batch
+from k3decode.decode.buffers import DecodeState, allocate_state
+from k3decode.decode.executor import DecodeExecutor
+from k3decode.decode.packing import pack_layer
+from k3decode.decode.random_weights import random_ends, random_layer
+from k3decode.dims import K3Dims
+
+__all__ = ["begin_step", "check_whole", "random_executor"]
+
+_REPLAYS = 3
+
+
+def random_executor(
+    dims: K3Dims, *, layers: int, rows: int, context: int, seed: int, device: torch.device
+) -> DecodeExecutor:
+    """An executor with its own random weights in every layer."""
+    packed = []
+    for number in range(layers):
+        tensors, experts = random_layer(dims, number, seed, device)
+        packed.append(pack_layer(tensors, experts, dims, number))
+    batch = Batch(tokens=1, requests=rows)
+    state = allocate_state(dims, range(layers), batch, device, context=context)
+    return DecodeExecutor(dims, packed, state, ends=random_ends(dims, seed, device))
+
+
+def begin_step(
+    executor: DecodeExecutor, batch: Batch, *, context: int, live: int, seed: int
+) -> None:
+    """Put a batch into its place: random tokens, random state, so many tokens before this one.
+
+    Requests from `live` on are padding.
+    """
+    state, device = executor.state, executor.state.lengths.device
+    generator = torch.Generator(device).manual_seed(seed)
+    for memory in state.kda_memory.values():
+        memory.normal_(generator=generator).mul_(0.1)
+    for stored in (*state.kda_taps.values(), *state.mla_pages.values()):
+        stored.normal_(generator=generator)
+    rows = executor.buffers
+    rows.tokens.random_(0, executor.dims.vocab_size, generator=generator)
+    requests = torch.arange(batch.requests, device=device)
+    padding = requests >= live
+    state.kda_slots[: batch.requests, 0] = torch.where(padding, 0, requests + 1)
+    state.lengths[: batch.requests] = torch.where(padding, 0, context)
+    page_tokens = next(iter(state.mla_pages.values())).shape[1] if state.mla_pages else 1
+    places = requests * state.table.shape[1] * page_tokens + context - 1
+    state.cache_slots[: batch.requests] = torch.where(padding, -1, places)
+    # Only rows of padding are read without having been written.
+    for buffer in (rows.mixed, rows.projected):
+        buffer.zero_()
+
+
+def check_whole(
+    dims: K3Dims, *, layers: int, batches: list[int], seed: int, device: torch.device
+) -> Iterator[dict[str, Any]]:
+    """Check one batch after the other; yields what a line of results says."""
+    if not batches:
+        return
+    context = 200
+    executor = random_executor(
+        dims, layers=layers, rows=max(batches), context=context, seed=seed, device=device
+    )
+    for rows in batches:
+        batch = Batch(tokens=1, requests=rows)
+        captured = executor.prepare(batch)
+
+        def begin(batch: Batch = batch, rows: int = rows) -> None:
+            begin_step(executor, batch, context=context, live=rows, seed=seed + rows)
+            torch.cuda.synchronize()
+
+        begin()
+        for launch in captured.launches:
+            launch.run()
+            torch.cuda.synchronize()
+        expected = _written(executor, rows)
+        different: set[str] = set()
+        for _ in range(_REPLAYS):
+            begin()
+            captured.graph.replay()
+            torch.cuda.synchronize()
+            found = _written(executor, rows)
+            different |= {n for n, t in found.items() if not _same_bits(t, expected[n])}
+        finite = bool(torch.isfinite(expected["vocabulary"]).all())
+        yield {
+            "layers": layers,
+            "rows": rows,
+            "replays": _REPLAYS,
+            "kernels": captured.kernels,
+            "outcome": "passed" if finite and not different else "failed",
+            "finite": finite,
+            "different": sorted(different),
+            "distinct_experts": [int(ids.unique().numel()) for ids in expected["experts"]],
+        }
+
+
+def _written(executor: DecodeExecutor, rows: int) -> dict[str, Tensor]:
+    buffers, state = executor.buffers.first(rows), executor.state
+    found = {
+        name: getattr(buffers, name).clone()
+        for name in ("prefix", "blocks", "pending", "hidden", "vocabulary", "experts", "shares")
+    }
+    return found | _state_of(state)
+
+
+def _state_of(state: DecodeState) -> dict[str, Tensor]:
+    parts = {"taps": state.kda_taps, "memory": state.kda_memory, "pages": state.mla_pages}
+    return {
+        f"{name} {number}": tensor.clone()
+        for name, tensors in parts.items()
+        for number, tensor in tensors.items()
+    }
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    bits = (tensor.contiguous().view(torch.uint8) for tensor in (one, other))
+    return bool(torch.equal(*bits))

@@ -1,0 +1,172 @@
+"""`python -m k3decode.layer_bench`: microseconds of a decoder layer on a GPU, as a difference.
+
+A stack of random layers, 3 KDA to 1 MLA, distinct weights in each, is captured at two depths. Their
+replays take turns; the difference divided by the layers between is the time of a layer, AttnRes and
+norms inside, embedding, the dense layer 0 and the LM head outside. Beside it stand the bytes that
+these layers must move, at 4.3 TB/s and in the time that this GPU takes in the same run only to read
+as many. Each batch has one draw of experts, made by the router; how many differ is printed.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from k3decode.circumstances import circumstances
+from k3decode.decode.batches import Batch
+from k3decode.decode.executor import CapturedStep, DecodeExecutor, capture
+from k3decode.decode.shard import shard_dims
+from k3decode.decode.whole_check import begin_step, random_executor
+from k3decode.dims import K3Dims
+from k3decode.layer_bench.clocks import ClockLog
+from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
+from k3decode.layer_bench.pairs import per_layer_us
+from k3decode.layer_bench.timeline import profile_replays, shares
+from k3decode.read_rate import ReadRate
+
+__all__ = ["main"]
+
+SCHEMA = "k3decode.layer_bench/1"
+_BATCHES = (1, 2, 3, 4, 5, 8, 9, 12, 16, 17, 32, 33, 48, 64)
+_FLOOR_BYTES_PER_US = 4.3e6
+_WARM_UP = 3
+_READ_BUFFER_BYTES = 8_000_000_000
+_READ_COPIES = 8
+_PROFILED_REPLAYS = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    options = _options(arguments)
+    device = torch.device("cuda")
+    dims = shard_dims(K3Dims(), options.ranks)
+    deep, shallow = options.depths
+    facts = circumstances(options.commit, "python -m k3decode.layer_bench")
+    executor = random_executor(
+        dims,
+        layers=deep,
+        rows=max(options.batch),
+        context=options.context,
+        seed=options.seed,
+        device=device,
+    )
+    reads = ReadRate(device, _replays_us, buffer_bytes=_READ_BUFFER_BYTES)
+    for rows in options.batch:
+        batch = Batch(tokens=1, requests=rows)
+        begin_step(executor, batch, context=options.context, live=rows, seed=options.seed)
+        stacks = [capture(executor.launches(batch, depth)) for depth in (deep, shallow)]
+        begin_step(executor, batch, context=options.context, live=rows, seed=options.seed)
+        with ClockLog() as clocks:
+            times = _taking_turns(stacks, options.replays)
+        floor = _floor(executor, rows, options, reads)
+        layer = per_layer_us(times[0], times[1], deep - shallow)
+        record = {
+            "rows": rows,
+            "ranks": options.ranks,
+            "depths": [deep, shallow],
+            "context": options.context,
+            "kernels_per_layer": (stacks[0].kernels - stacks[1].kernels) / (deep - shallow),
+            **asdict(layer),
+            "step_us": [statistics.median(one) for one in times],
+            **floor,
+            "floor_ratio": layer.median_us / floor["floor_us"],
+            "clocks": clocks.facts(),
+        }
+        print(json.dumps({"schema": SCHEMA, **_rounded(record), **facts}), flush=True)
+        if rows in options.timeline:
+            _print_timeline(stacks[0], rows)
+    return 0
+
+
+def _floor(executor: DecodeExecutor, rows: int, options: Any, reads: ReadRate) -> dict[str, Any]:
+    deep, shallow = options.depths
+    step = StepShape(requests=rows, context=options.context)
+    chosen = executor.buffers.experts[shallow:deep, :rows]
+    distinct = [int(ids.unique().numel()) for ids in chosen]
+    moved = [
+        layer_bytes(executor.dims, shallow + i, step, distinct_experts=count)
+        for i, count in enumerate(distinct)
+    ]
+    mean = sum(moved) // len(moved)
+    return {
+        "distinct_experts": sum(distinct) / len(distinct),
+        "bytes": mean,
+        "floor_us": mean / _FLOOR_BYTES_PER_US,
+        "read_us": reads.read_us(mean, _READ_COPIES),
+    }
+
+
+def _taking_turns(stacks: Sequence[CapturedStep], replays: int) -> list[list[float]]:
+    """Microseconds of each replay of each stack; which comes first changes from pair to pair."""
+    for _ in range(_WARM_UP):
+        for stack in stacks:
+            stack.graph.replay()
+    times: list[list[float]] = [[] for _ in stacks]
+    for turn in range(replays):
+        order = list(enumerate(stacks))
+        for i, stack in order if turn % 2 == 0 else order[::-1]:
+            times[i].append(_timed(stack.graph.replay))
+    return times
+
+
+def _timed(run: Callable[[], None]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(1e3 * start.elapsed_time(end))
+
+
+def _replays_us(launches: list[Callable[[], None]]) -> list[float]:
+    """Microseconds of each replay of a graph with these launches."""
+    for launch in launches:
+        launch()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for launch in launches:
+            launch()
+    for _ in range(_WARM_UP):
+        graph.replay()
+    return [_timed(graph.replay) for _ in range(10)]
+
+
+def _print_timeline(stack: CapturedStep, rows: int) -> None:
+    """Medians over the layers of each kind, on the error stream."""
+    print(f"rows {rows}: start to end, added to the step, started early, us", file=sys.stderr)
+    for name, medians in shares(profile_replays(stack, _PROFILED_REPLAYS)).items():
+        print(f"  {name:28s}" + "".join(f"{value:9.2f}" for value in medians), file=sys.stderr)
+
+
+def _rounded(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in record.items()
+    }
+
+
+def _options(arguments: Sequence[str] | None) -> Any:
+    parser = argparse.ArgumentParser(prog="python -m k3decode.layer_bench", description=__doc__)
+    parser.add_argument("--commit", required=True, help="commit of the code that runs")
+    parser.add_argument("--ranks", type=int, default=8, help="time the shard of one of so many")
+    parser.add_argument("--depths", type=int, nargs=2, default=[29, 13], help="deep and shallow")
+    parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="rows")
+    parser.add_argument("--context", type=int, default=160, help="tokens of each request")
+    parser.add_argument("--replays", type=int, default=40, help="pairs of replays")
+    parser.add_argument("--timeline", type=int, nargs="*", default=[], help="rows to profile too")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    if not torch.cuda.is_available():
+        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    if options.depths[0] <= options.depths[1] or options.depths[1] < 1:
+        parser.error(f"expected a deep and a shallow stack, found {options.depths}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

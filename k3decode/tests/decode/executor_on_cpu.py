@@ -1,0 +1,61 @@
+"""An executor whose launches are plain torch, at widths that the ops' configurations allow."""
+
+import pytest
+import torch
+
+from k3decode.decode import launches
+from k3decode.dims import K3Dims
+from k3decode.ops.mla_decode.config import MlaDecodeConfig
+from k3decode.ops.mla_decode.launch import Partials
+from k3decode.ops.mla_decode.schedule import partial_count
+
+# The stand-ins of the ops' own tests, which lie in a folder beside this one.
+from ..ops import (  # noqa: TID252
+    mla_torch_launches,
+    moe_launches,
+    projection_launches,
+    torch_launches,
+)
+
+DIMS = K3Dims(
+    num_hidden_layers=8,
+    hidden_size=256,
+    num_attention_heads=2,
+    q_lora_rank=256,
+    dense_intermediate_size=128,
+    num_experts=32,
+    num_experts_per_token=4,
+    latent_size=512,
+    expert_intermediate_size=64,
+    shared_intermediate_size=64,
+    attn_res_block_size=3,
+    vocab_size=64,
+)
+CPU = torch.device("cpu")
+_PARTS = 3
+_LAUNCHES = {
+    "attn_res": torch_launches.attn_res,
+    "embed_rows": torch_launches.embed_rows,
+    "kda_step": torch_launches.kda_step,
+    "route_rows": torch_launches.route_rows,
+    "run_experts": moe_launches.run_experts,
+    "normalise_latent": moe_launches.normalise_latent,
+    "mla_prepare": mla_torch_launches.mla_prepare,
+    "mla_query": mla_torch_launches.mla_query,
+    "mla_decode": mla_torch_launches.mla_decode,
+    "mla_combine": mla_torch_launches.mla_combine,
+    "project": projection_launches.project,
+}
+
+
+def _partials(config: MlaDecodeConfig, rows: int, heads: int, _device: torch.device) -> Partials:
+    count = partial_count(rows, _PARTS)
+    return Partials(torch.empty(count, heads, config.latent), torch.empty(count, heads))
+
+
+@pytest.fixture
+def torch_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every launch of a step is a stand-in."""
+    for name, stand_in in _LAUNCHES.items():
+        monkeypatch.setattr(launches, name, stand_in)
+    monkeypatch.setattr(launches, "make_partials", _partials)

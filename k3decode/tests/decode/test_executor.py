@@ -1,0 +1,138 @@
+"""The executor's wiring, without a GPU: which launch gets which memory."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from k3decode.decode.batches import Batch
+from k3decode.decode.buffers import allocate_state
+from k3decode.decode.executor import DecodeExecutor
+from k3decode.decode.layer_check import Stream, _advanced, _set_state, judge_choice
+from k3decode.decode.layer_reference import LayerInputs, LayerReference
+from k3decode.decode.packing import pack_layer
+from k3decode.decode.random_weights import random_ends, random_layer
+from k3decode.decode.whole_check import begin_step
+from k3decode.tolerance import judge_close
+
+from .executor_on_cpu import CPU, DIMS, torch_ops
+
+__all__ = ["torch_ops"]
+
+REQUESTS, STEPS = 2, 3
+
+
+def _inputs(number: int, stream: Stream, state: LayerInputs | None, step: int) -> LayerInputs:
+    rows = stream.prefix[step]
+    if state is None:
+        heads, width = DIMS.num_attention_heads, DIMS.kda_head_dim
+        state = LayerInputs(rows, None, stream.blocks[:, step])
+        if DIMS.is_mla(number):
+            state = replace(state, cache=rows.new_zeros(REQUESTS, 0, DIMS.mla_row))
+        else:
+            state = replace(
+                state,
+                taps=rows.new_zeros(REQUESTS, 3, 3 * DIMS.kda_width),
+                memory=torch.zeros(REQUESTS, heads, width, width),
+            )
+    pending = None if number == 0 else torch.roll(rows, 1, dims=-1)
+    return replace(state, prefix=rows, pending=pending, blocks=stream.blocks[:, step])
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 6])
+@pytest.mark.usefixtures("torch_ops")
+def test_a_layer_gives_what_its_reference_gives(number: int) -> None:
+    """Dense KDA at a block start, KDA with MoE, MLA with MoE at a block start, KDA at one."""
+    stream = Stream.embedded(DIMS, steps=STEPS, requests=REQUESTS, seed=number, device=CPU)
+    blocks = torch.randn(-(-number // 3), STEPS, REQUESTS, 256).to(torch.bfloat16)
+    stream = replace(stream, blocks=blocks)
+    tensors, experts = random_layer(DIMS, number, 0, CPU)
+    batch = Batch(tokens=1, requests=REQUESTS)
+    state = allocate_state(DIMS, range(number, number + 1), batch, CPU, context=STEPS)
+    executor = DecodeExecutor(DIMS, [pack_layer(tensors, experts, DIMS, number)], state)
+    exact, rounded = (
+        LayerReference(DIMS, number, tensors, experts, rounded=rounded) for rounded in (False, True)
+    )
+    carried = None
+    for step in range(STEPS):
+        inputs = _inputs(number, stream, carried, step)
+        rows = executor.buffers
+        rows.prefix.copy_(inputs.prefix)
+        if inputs.pending is not None:
+            rows.pending.copy_(inputs.pending)
+        rows.blocks[: len(blocks)].copy_(inputs.blocks)
+        _set_state(state, number, step, inputs)
+        for launch in executor.launches(batch):
+            launch.run()
+        chosen = rows.experts[0].long() if experts is not None else None
+        wanted, near = exact.apply(inputs, chosen), rounded.apply(inputs, chosen)
+        for name in ("prefix", "attended", "hidden", "pending"):
+            judged = judge_close(
+                name,
+                getattr(rows, name),
+                reference=getattr(wanted, name),
+                same_dtype=getattr(near, name).to(torch.bfloat16),
+            )
+            assert judged.passed, judged
+        if number % 3 == 0:
+            added = inputs.prefix if inputs.pending is None else inputs.prefix + inputs.pending
+            assert torch.equal(rows.blocks[number // 3], added)
+        carried = _advanced(inputs, wanted)
+
+
+@pytest.mark.usefixtures("torch_ops")
+def test_padding_changes_no_state_and_no_other_row() -> None:
+    batch, context = Batch(tokens=1, requests=4), 70
+    found = []
+    for live in (4, 2):
+        state = allocate_state(DIMS, range(4), batch, CPU, context=context)
+        layers = [pack_layer(*random_layer(DIMS, i, 0, CPU), DIMS, i) for i in range(4)]
+        executor = DecodeExecutor(DIMS, layers, state, ends=random_ends(DIMS, 0, CPU))
+        begin_step(executor, batch, context=context, live=live, seed=1)
+        before = {n: memory.clone() for n, memory in state.kda_memory.items()}
+        pages = {n: page.clone() for n, page in state.mla_pages.items()}
+        for launch in executor.launches(batch):
+            launch.run()
+        found.append(executor.buffers.vocabulary[:2].clone())
+        for number, memory in state.kda_memory.items():
+            assert torch.equal(memory[live + 1 :], before[number][live + 1 :])
+            assert not torch.equal(memory[1 : live + 1], before[number][1 : live + 1])
+        touched = (state.mla_pages[3] != pages[3]).any(-1).any(-1)
+        assert touched.tolist() == [
+            request < live and page == 1 for request in range(4) for page in range(2)
+        ]
+        assert bool(torch.isfinite(executor.buffers.vocabulary).all())
+    assert torch.allclose(found[0], found[1], atol=1e-2)
+
+
+@pytest.mark.usefixtures("torch_ops")
+def test_launches_of_each_kind_of_layer() -> None:
+    batch = Batch(tokens=1, requests=1)
+    state = allocate_state(DIMS, range(4), batch, CPU, context=1)
+    layers = [pack_layer(*random_layer(DIMS, i, 0, CPU), DIMS, i) for i in range(4)]
+    executor = DecodeExecutor(DIMS, layers, state)
+    counts = [
+        sum(launch.kernels for launch in executor.launches(batch, depth)) for depth in range(1, 5)
+    ]
+    dense, kda, mla = counts[0], counts[1] - counts[0], counts[3] - counts[2]
+    assert (dense, kda, counts[2] - counts[1], mla) == (7, 11, 11, 15)
+
+
+def test_memory_is_counted() -> None:
+    batch = Batch(tokens=1, requests=3)
+    state = allocate_state(DIMS, range(4), batch, CPU, context=65)
+    executor = DecodeExecutor(DIMS, [], state)
+    assert executor.buffers.prefix.shape == (3, 256)
+    assert executor.buffers.bytes > 3 * 256 * 2
+    assert set(state.kda_memory) == {0, 1, 2} and set(state.mla_pages) == {3}
+    assert state.mla_pages[3].shape == (6, 64, 576)
+
+
+def test_a_choice_is_judged_where_the_gap_decides() -> None:
+    logits = torch.linspace(2.0, -2.0, 32, dtype=torch.float64)[None]
+    bias = torch.zeros(32)
+    right, other = torch.tensor([[3, 2, 1, 0]]), torch.tensor([[4, 2, 1, 0]])
+    close, coarse = logits + 1e-4, logits + 0.1
+    assert judge_choice(right, logits, close, bias) == (True, 0)
+    assert judge_choice(other, logits, close, bias) == (False, 0)
+    assert judge_choice(other, logits, coarse, bias) == (True, 1)
