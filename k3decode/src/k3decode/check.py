@@ -59,7 +59,7 @@ class CaseReport:
     def line(self) -> str:
         """The report as one line of text."""
         worst = "" if self.worst is None else f"  {self.worst:.2f} of the allowed error"
-        text = f"{self.outcome:8}{self.op:10} {self.group:11}{self.case}{worst}"
+        text = f"{self.outcome:8}{self.op:12} {self.group:11}{self.case}{worst}"
         return "\n         ".join([text, *self.sentences])
 
     def record(self, facts: Mapping[str, str]) -> str:

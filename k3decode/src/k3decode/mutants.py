@@ -23,15 +23,16 @@ from k3decode.ops.moe_tail import mutants as moe_tail
 from k3decode.ops.projection import mutants as projection
 from k3decode.ops.router import mutants as router
 from k3decode.ops.situ import mutants as situ
+from k3decode.registry import OPS
 
 __all__ = ["MUTANTS", "Mutant", "mutate"]
 
-_OPS = Path(__file__).parent / "ops"
+_FOLDER = Path(__file__).parent / "ops"
 
 
 def _without_waits() -> Iterator[Mutant]:
-    for path in sorted(_OPS.glob("*/kernel.py")):
-        yield from missing_waits(path.parent.name, path.read_text())
+    for op in OPS:
+        yield from missing_waits(op.name, (_FOLDER / op.name / "kernel.py").read_text())
 
 
 MUTANTS: tuple[Mutant, ...] = (
