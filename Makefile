@@ -58,7 +58,7 @@ test: ## Run everything that CI runs, and print the time of each part.
 		"PYTHON=$(PYTHON)" "WHEELS=$(WHEELS)"
 
 test-env: ## Install the environments that the other parts of the tests need.
-	@$(INSTALL) dev kernels engine referee registry
+	@$(INSTALL) dev kernels engine referee registry services
 
 lint: ## Check style and format of Python, shell and YAML files.
 	$(INSTALLED)

@@ -60,6 +60,17 @@ def test_the_lock_satisfies_what_the_package_asks_for(package: str, lock: str) -
         assert requirement.specifier.contains(pinned, prereleases=True), f"{text} != {pinned}"
 
 
+def test_the_full_registry_lock_satisfies_what_production_asks_for() -> None:
+    asked = tomllib.loads((ROOT / "server" / "pyproject.toml").read_text())["project"]
+    pins = _pins(LOCKS / "registry-full.txt")
+    for text in asked["optional-dependencies"]["production"]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(pins[requirement.name]), text
+    small = _pins(LOCKS / "registry.txt")
+    assert not {"psycopg", "boto3", "pyarrow"} & set(small)
+    assert small.items() <= pins.items()
+
+
 def test_both_engine_locks_differ_in_torch_and_its_own_parts_only() -> None:
     small, large = _pins(LOCKS / "engine.txt"), _pins(LOCKS / "engine-pypi.txt")
     assert small["torch"] == f"{large['torch']}+cpu"

@@ -4,14 +4,15 @@ import pytest
 
 from k3bundle.subject import ChangeUnderTest
 from k3server.trust import (
+    LADDER,
     NONCE_SENTENCES,
     TRUST_SENTENCES,
     NonceStanding,
     NonceTicket,
+    highest,
     nonce_standing,
-    trust_level,
 )
-from k3server_testing.example_document import EXAMPLE_FINGERPRINT, example_document
+from k3server_testing.example_document import example_document
 from k3server_testing.fixed_clock import FixedClock
 
 NOW = FixedClock().now()
@@ -54,8 +55,8 @@ def test_nonce_said_to_come_from_a_registry_but_unknown_here() -> None:
     assert found == "unknown"
 
 
-def test_trust_level_is_signed_only_for_a_known_key() -> None:
-    assert trust_level(EXAMPLE_FINGERPRINT, frozenset()) == "self-reported"
-    assert trust_level(EXAMPLE_FINGERPRINT, frozenset({EXAMPLE_FINGERPRINT})) == "signed"
-    assert trust_level(None, frozenset({EXAMPLE_FINGERPRINT})) == "self-reported"
-    assert set(TRUST_SENTENCES) == {"self-reported", "signed"}
+def test_highest_takes_the_strongest_level() -> None:
+    assert highest([]) == "self-reported"
+    assert highest(["signed", "self-reported"]) == "signed"
+    assert highest(["audited", "reproduced", "signed"]) == "audited"
+    assert set(TRUST_SENTENCES) == set(LADDER)

@@ -66,6 +66,14 @@ ENVIRONMENTS = (
         needs_bytes=600 * _MIB,
     ),
     Environment(
+        "registry-full",
+        "registry-full",
+        packages=("bundle", "server"),
+        own_files=True,
+        needs_bytes=900 * _MIB,
+    ),
+    Environment("services", "services", needs_bytes=600 * _MIB),
+    Environment(
         "kernels",
         "kernels",
         packages=("k3decode",),

@@ -14,7 +14,8 @@ from k3server.complaint import invalid_request
 from k3server.errors import Problem, PublicError
 from k3server.http_guard import SecurityHeaders
 from k3server.intake import Intake
-from k3server.ports import BundleStore, Clock, StoreFullError, SubmissionIndex, Verifier
+from k3server.parts import Parts
+from k3server.ports import StoreFullError, StoreUnavailableError
 from k3server.rendering import Pages
 from k3server.routes.blobs import blob_routes
 from k3server.routes.downloads import download_routes
@@ -24,9 +25,11 @@ from k3server.routes.pages import page_routes
 from k3server.routes.queries import query_routes
 from k3server.routes.static_files import static_routes
 from k3server.routes.submissions import submission_routes
+from k3server.routes.uploads import upload_routes
 from k3server.services import Services
 from k3server.settings import Settings
 from k3server.unread_body import UnreadBodies
+from k3server.upload_intake import UploadIntake
 
 __all__ = ["create_app"]
 
@@ -43,6 +46,13 @@ _FULL: Final = Problem(
     "Expected room for what was sent, found none; nothing of it was kept. "
     "Keep the bundle and send it again later.",
 )
+_AWAY: Final = Problem(
+    503,
+    "The registry lacks its database or store",
+    "Expected an answer from the registry's database and object store, found none; nothing that "
+    "was acknowledged is lost. Send the same request again in a moment.",
+    headers={"Retry-After": "5"},
+)
 _DEFECT: Final = Problem(
     500,
     "The registry has a defect",
@@ -51,27 +61,18 @@ _DEFECT: Final = Problem(
 )
 
 
-def create_app(
-    settings: Settings,
-    store: BundleStore,
-    index: SubmissionIndex,
-    verifier: Verifier,
-    clock: Clock,
-) -> FastAPI:
+def create_app(settings: Settings, parts: Parts) -> FastAPI:
     """An application on these parts.
 
     Args:
         settings: Limits and addresses.
-        store: Archives.
-        index: Submissions and nonces.
-        verifier: Judges archives.
-        clock: The time of day.
+        parts: An adapter for each protocol.
 
     Returns:
         An ASGI application; two of them in one process share nothing.
     """
-    intake = Intake(settings, store, index, verifier, clock)
-    services = Services(settings, store, index, clock, intake)
+    intake = Intake(settings, parts)
+    services = Services(settings, parts, intake, UploadIntake(settings, parts, intake))
     pages = Pages(settings.public_url)
     app = FastAPI(
         title="k3-eval registry",
@@ -83,6 +84,7 @@ def create_app(
     )
     for router in (
         blob_routes(services),
+        upload_routes(services),
         submission_routes(services),
         download_routes(services),
         nonce_routes(services),
@@ -112,6 +114,11 @@ def _tell_problems(app: FastAPI, pages: Pages) -> None:
     async def full(request: Request, error: StoreFullError) -> Response:
         _LOG.error("disk full while answering %s %a: %s", request.method, request.url.path, error)
         return told(request, _FULL)
+
+    @app.exception_handler(StoreUnavailableError)
+    async def away(request: Request, error: StoreUnavailableError) -> Response:
+        _LOG.error("no answer while answering %s %a: %s", request.method, request.url.path, error)
+        return told(request, _AWAY)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

@@ -27,6 +27,9 @@ _EXPECTED: Final[dict[str, tuple[str, str]]] = {
     "sha256": (_DIGEST, "`sha256sum FILE` prints it."),
     "plan_sha256": (_DIGEST, "`k3-eval plan` prints it."),
     "submission_id": (_DIGEST, "Take it from the page of the submission; use all of it."),
+    "upload_id": ("32 lower-case hexadecimal digits", "The answer to POST /api/v1/uploads has it."),
+    "number": ("a part number from 1 to 100000", "The upload says how many parts there are."),
+    "size_bytes": ("a size in bytes of 1 or more", "`stat -c %s FILE` prints it."),
     "before": ("a sequence number of 1 or more", "Use `next_before` of the page before."),
 }
 _SHOWN: Final = 80

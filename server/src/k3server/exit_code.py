@@ -10,6 +10,8 @@ class ExitCode(IntEnum):
 
     CLEAN = 0
     """The command did its job; for `serve`: it was asked to stop and stopped."""
+    DAMAGE = 1
+    """`verify-store` found an archive that is missing or has other bytes."""
     USAGE = 2
     """A flag or argument is wrong; nothing was started."""
     ENVIRONMENT = 5

@@ -8,28 +8,21 @@ repeated, so whatever moment the process dies at, sending again ends in one subm
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Literal
 
 from starlette.concurrency import run_in_threadpool
 
 from k3bundle.subject import ChangeUnderTest
 from k3server.errors import Problem, PublicError
-from k3server.ports import (
-    Added,
-    BundleStore,
-    Clock,
-    DigestMismatchError,
-    Refused,
-    SubmissionIndex,
-    Verification,
-    Verifier,
-)
+from k3server.parts import Parts
+from k3server.ports import Added, BundleStore, DigestMismatchError, Refused, Verification
 from k3server.settings import Settings
 from k3server.submission import NewSubmission
-from k3server.trust import NonceTicket, trust_level
+from k3server.trust import Attribution, NonceTicket
 
 __all__ = ["Claim", "Intake"]
 
@@ -52,18 +45,16 @@ class Intake:
     def __init__(
         self,
         settings: Settings,
-        store: BundleStore,
-        index: SubmissionIndex,
-        verifier: Verifier,
-        clock: Clock,
+        parts: Parts,
         *,
         draw_nonce: Callable[[], str] = lambda: secrets.token_hex(32),
     ) -> None:
         self._settings = settings
-        self._store = store
-        self._index = index
-        self._verifier = verifier
-        self._clock = clock
+        self._store = parts.store
+        self._index = parts.index
+        self._ledger = parts.ledger
+        self._verifier = parts.verifier
+        self._clock = parts.clock
         self._draw_nonce = draw_nonce
         self._turns = asyncio.Semaphore(settings.verify_processes)
         self._waiting = 0
@@ -87,6 +78,8 @@ class Intake:
                 async with aclosing(_larger(pieces)) as larger:
                     async for piece in larger:
                         await run_in_threadpool(incoming.write, piece)
+                # First said to be wanted, then stored: garbage collection never sees it between.
+                await run_in_threadpool(self._ledger.renew, sha256, self._clock.now())
                 return await run_in_threadpool(incoming.commit)
             finally:
                 incoming.discard()
@@ -110,6 +103,7 @@ class Intake:
         known = await run_in_threadpool(self._index.find_blob, claim.blob_sha256)
         if known is not None and known.row.change == claim.change:
             return Added(known, created=False)
+        await run_in_threadpool(self._ledger.renew, claim.blob_sha256, self._clock.now())
         size = await run_in_threadpool(self._store.size, claim.blob_sha256)
         if size is None:
             raise PublicError(
@@ -127,10 +121,8 @@ class Intake:
             document=verification.document,
             blob_sha256=claim.blob_sha256,
             blob_size_bytes=size,
-            trust=trust_level(
-                verification.document.signer_fingerprint, self._settings.known_signers
-            ),
             received_at=self._clock.now(),
+            attribution=self._known(verification.document.signer_fingerprint),
         )
         return await run_in_threadpool(self._index.add, new)
 
@@ -147,6 +139,10 @@ class Intake:
         await run_in_threadpool(self._index.issue_nonce, ticket)
         return ticket
 
+    def _known(self, signer: str) -> Attribution | None:
+        known = signer in self._settings.known_signers
+        return Attribution(f"key:{signer}", "signed") if known else None
+
     async def _verify(self, claim: Claim) -> Verification:
         if self._waiting >= self._settings.verify_queue:
             raise PublicError(
@@ -160,11 +156,21 @@ class Intake:
             )
         self._waiting += 1
         try:
-            async with self._turns:
-                with self._store.materialise(claim.blob_sha256) as path:
-                    return await self._verifier.verify(path, claim.change)
+            async with self._turns, _materialised(self._store, claim.blob_sha256) as path:
+                return await self._verifier.verify(path, claim.change)
         finally:
             self._waiting -= 1
+
+
+@asynccontextmanager
+async def _materialised(store: BundleStore, sha256: str) -> AsyncGenerator[Path]:
+    """A local file with a blob's content; fetching it may take long, so a thread does."""
+    holder = store.materialise(sha256)
+    path = await run_in_threadpool(holder.__enter__)
+    try:
+        yield path
+    finally:
+        await run_in_threadpool(holder.__exit__, None, None, None)
 
 
 def _refusal(refused: Refused) -> PublicError:

@@ -3,23 +3,33 @@
 from dataclasses import dataclass
 
 from k3server.intake import Intake
-from k3server.ports import BundleStore, Clock, SubmissionIndex
+from k3server.parts import Parts
+from k3server.ports import BundleStore, SubmissionIndex
 from k3server.settings import Settings
+from k3server.upload_intake import UploadIntake
 
 __all__ = ["Services"]
 
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of one application."""
+    """What a request handler can reach."""
 
     settings: Settings
     """Limits and addresses."""
-    store: BundleStore
-    """Archives."""
-    index: SubmissionIndex
-    """Submissions and nonces."""
-    clock: Clock
-    """The time of day."""
+    parts: Parts
+    """The adapters."""
     intake: Intake
     """Receive, verify, store, index."""
+    uploads: UploadIntake
+    """Archives in parts."""
+
+    @property
+    def store(self) -> BundleStore:
+        """Archives."""
+        return self.parts.store
+
+    @property
+    def index(self) -> SubmissionIndex:
+        """Submissions and nonces."""
+        return self.parts.index

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from k3bundle.archive import DEFAULT_LIMITS
-
 __all__ = ["Settings"]
 
 _MIB = 1024 * 1024
@@ -15,8 +13,18 @@ class Settings:
 
     public_url: str
     """Address under which contributors reach the registry, without a final slash."""
-    max_archive_bytes: int = DEFAULT_LIMITS.archive_bytes
+    max_archive_bytes: int = 2048 * _MIB
     """Largest archive that is received."""
+    max_put_bytes: int = 64 * _MIB
+    """Largest archive that is received in one request; a larger one comes in parts."""
+    part_size_bytes: int = 16 * _MIB
+    """Size of the parts of an upload."""
+    upload_lifetime_s: int = 24 * 3600
+    """How long an upload in parts stays open."""
+    garbage_age_s: int = 24 * 3600
+    """How long an archive stays that no submission names."""
+    garbage_every_s: float = 3600.0
+    """Time between two garbage collections of a running registry."""
     max_json_bytes: int = 64 * 1024
     """Largest JSON request body."""
     max_header_bytes: int = 16 * 1024

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from k3bundle.subject import ChangeUnderTest
 from k3server.document import SubmissionDocument, SubmissionSummary
-from k3server.trust import NonceStanding, TrustLevel
+from k3server.trust import Attribution, NonceStanding, Space, State, TrustLevel
 
 __all__ = ["NewSubmission", "Submission", "SubmissionRow"]
 
@@ -20,10 +20,10 @@ class NewSubmission:
     """Digest of the archive in the store."""
     blob_size_bytes: int
     """Size of the archive in bytes."""
-    trust: TrustLevel
-    """How far the signature carries."""
     received_at: datetime
     """When it arrived, in UTC, by the registry's clock."""
+    attribution: Attribution | None = None
+    """Who stands behind it; None: nobody is known."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,15 @@ class SubmissionRow:
     change: ChangeUnderTest
     """The change that it is evidence for."""
     trust: TrustLevel
-    """How far the signature carries."""
+    """How far its numbers can be believed, now."""
+    identity: str | None
+    """Who stands behind it; None: nobody is known."""
+    space: Space
+    """Whether it counts, or is in the playground."""
+    state: State
+    """What was decided about it."""
+    reason: str | None
+    """Why, where something was decided."""
     nonce_standing: NonceStanding
     """Where the nonce comes from."""
     received_at: datetime

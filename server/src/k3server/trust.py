@@ -3,6 +3,7 @@
 A signature says who, never that the numbers are true.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -11,25 +12,62 @@ from k3bundle.run import RunIdentity
 from k3bundle.subject import ChangeUnderTest
 
 __all__ = [
+    "LADDER",
     "NONCE_SENTENCES",
     "TRUST_SENTENCES",
+    "Attribution",
     "NonceStanding",
     "NonceTicket",
+    "Space",
+    "State",
     "TrustLevel",
+    "highest",
     "nonce_standing",
-    "trust_level",
 ]
 
-TrustLevel = Literal["self-reported", "signed"]
-"""`self-reported`: nobody vouches for the key. `signed`: the operator knows the key's owner."""
+TrustLevel = Literal["self-reported", "signed", "reproduced", "audited"]
+"""`self-reported`: nobody vouches for the key. `signed`: the owner of the key is known.
+`reproduced`: an independent contributor's run of the same plan agrees. `audited`: an operator of
+this registry looked into it."""
+
+LADDER: Final[tuple[TrustLevel, ...]] = ("self-reported", "signed", "reproduced", "audited")
+"""The levels, the weakest first."""
 
 TRUST_SENTENCES: Final[dict[TrustLevel, str]] = {
     "self-reported": "Measured and reported by the contributor; the signing key is not registered "
     "here. The numbers follow from the raw records, and nobody has repeated the run.",
     "signed": "Signed with a key whose owner this registry knows. The numbers follow from the raw "
     "records, and nobody has repeated the run.",
+    "reproduced": "Another contributor, who shares neither key nor organisation with this one, ran "
+    "the same plan on the same commit and found the same within the stated margin.",
+    "audited": "An operator of this registry looked into the run and stands by it.",
 }
 """What each level means, in a sentence for a person."""
+
+Space = Literal["main", "playground"]
+"""`playground`: nobody is known to stand behind the submission."""
+
+State = Literal["visible", "quarantined", "retracted"]
+"""`quarantined`: hidden until an operator has looked at it. `retracted`: shown with the reason, and
+no evidence any more."""
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Someone who stands behind a submission."""
+
+    identity: str
+    """`token:ACCOUNT`, `github:ACCOUNT` or `key:SHA256:...`."""
+    trust: TrustLevel
+    """How far that carries on its own: `self-reported` or `signed`."""
+    organisation: str | None = None
+    """Organisation of an account, as the operator noted it."""
+
+
+def highest(levels: Iterable[TrustLevel]) -> TrustLevel:
+    """The strongest of some levels; the weakest of all where there is none."""
+    return max(levels, key=LADDER.index, default=LADDER[0])
+
 
 NonceStanding = Literal["issued-here", "local", "unknown", "foreign", "expired", "reused"]
 """Where the nonce of a run comes from, as far as this registry can tell."""
@@ -59,11 +97,6 @@ class NonceTicket:
     """When it was issued, in UTC."""
     expires_at: datetime
     """When it stops counting, in UTC."""
-
-
-def trust_level(signer_fingerprint: str | None, known_signers: frozenset[str]) -> TrustLevel:
-    """How far the signature of a bundle carries."""
-    return "signed" if signer_fingerprint in known_signers else "self-reported"
 
 
 def nonce_standing(

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from k3bundle.record import (
+    MAX_SAFE_INTEGER,
     CommitSha,
     Count,
     Record,
@@ -16,7 +17,7 @@ from k3bundle.record import (
 from k3bundle.subject import ChangeUnderTest
 from k3bundle.verdict import Claim, HeadlineNumber
 from k3server.submission import SubmissionRow
-from k3server.trust import NonceStanding, NonceTicket, TrustLevel
+from k3server.trust import NonceStanding, NonceTicket, Space, State, TrustLevel
 
 __all__ = [
     "BlobAnswer",
@@ -28,6 +29,8 @@ __all__ = [
     "ProblemAnswer",
     "SubmissionAnswer",
     "SubmissionRequest",
+    "UploadAnswer",
+    "UploadRequest",
     "list_answer",
     "nonce_answer",
     "submission_answer",
@@ -87,6 +90,34 @@ class BlobAnswer(Record):
     """Its size in bytes."""
 
 
+class UploadRequest(Record):
+    """Open an upload in parts."""
+
+    blob_sha256: Sha256
+    """Digest of the whole archive file."""
+    size_bytes: int = Field(ge=1, le=MAX_SAFE_INTEGER)
+    """Its size in bytes."""
+
+
+class UploadAnswer(Record):
+    """An upload in parts."""
+
+    upload_id: str = Field(pattern=r"^[0-9a-f]{32}$")
+    """Identity of the upload."""
+    blob_sha256: Sha256
+    """Digest of the whole archive file."""
+    size_bytes: Count
+    """Its size in bytes."""
+    part_size_bytes: Count
+    """Size of every part but the last, in bytes."""
+    part_count: Count
+    """Number of parts."""
+    received: tuple[Count, ...]
+    """Numbers of the parts that arrived, from 1, ascending."""
+    expires_at_utc: UtcTimestamp
+    """When the upload is forgotten."""
+
+
 class NonceAnswer(Record):
     """A nonce that this registry issued."""
 
@@ -128,7 +159,15 @@ class SubmissionAnswer(Record):
     resumed: bool
     """Whether the run was interrupted and resumed."""
     trust: TrustLevel
-    """How far the signature carries; holds for every number of the submission."""
+    """How far its numbers can be believed; holds for every number of the submission."""
+    identity: str | None
+    """Who stands behind it: `token:ACCOUNT`, `github:ACCOUNT`, `key:SHA256:...`; None: nobody."""
+    space: Space
+    """`main`, or `playground` while nobody stands behind it."""
+    state: State
+    """What an operator decided about it."""
+    reason: str | None
+    """Why, where something was decided."""
     nonce: NonceStanding
     """Where the nonce comes from."""
     received_at_utc: UtcTimestamp
@@ -198,6 +237,10 @@ def submission_answer(row: SubmissionRow, public_url: str) -> SubmissionAnswer:
         headline=summary.headline,
         resumed=summary.resumed,
         trust=row.trust,
+        identity=row.identity,
+        space=row.space,
+        state=row.state,
+        reason=row.reason,
         nonce=row.nonce_standing,
         received_at_utc=row.received_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     )

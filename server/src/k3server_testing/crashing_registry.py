@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from k3server import cli
-from k3server.adapters import child_verifier, filesystem_store, sqlite_index
+from k3server.adapters import child_verifier, filesystem_store
+from k3server.adapters.sql import index as sql_index
 from k3server.routes import blobs, submissions
 
 __all__ = ["POINTS", "VERIFIER_PID_VARIABLE", "main"]
@@ -40,10 +41,10 @@ POINTS: Final[dict[str, Point]] = {
     "upload-linked": Point(_FILE, "_link", "after"),
     "upload-stored": Point(blobs, "BlobAnswer", "before"),
     "verifier-running": Point(child_verifier.asyncio, "create_subprocess_exec", "after"),  # type: ignore[attr-defined]
-    "verified": Point(sqlite_index.SqliteIndex, "add", "before"),
-    "transaction-open": Point(sqlite_index, "_values", "before"),
-    "transaction-inserted": Point(sqlite_index, "_one", "before", call=3),
-    "committed": Point(sqlite_index.SqliteIndex, "add", "after"),
+    "verified": Point(sql_index.SqlIndex, "add", "before"),
+    "transaction-open": Point(sql_index, "_values", "before"),
+    "transaction-inserted": Point(sql_index, "first_listing", "before"),
+    "committed": Point(sql_index.SqlIndex, "add", "after"),
     "answer-ready": Point(submissions, "submission_answer", "after"),
 }
 """Every point, in the order in which intake passes them."""

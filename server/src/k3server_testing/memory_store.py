@@ -5,10 +5,11 @@ import io
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from k3server.ports import DigestMismatchError, StoreFullError
+from k3server.ports import DigestMismatchError, StoredBlob, StoreFullError
 
 __all__ = ["MemoryStore"]
 
@@ -19,6 +20,7 @@ class MemoryStore:
     def __init__(self, capacity_bytes: int = 2**40) -> None:
         self.capacity_bytes = capacity_bytes
         self.blobs: dict[str, bytes] = {}
+        self.link_base: str | None = None
 
     def begin(self, sha256: str) -> "_IncomingBytes":
         """Start to receive a blob."""
@@ -41,6 +43,24 @@ class MemoryStore:
             file.write(content)
             file.flush()
             yield Path(file.name)
+
+    def iterate(self) -> Iterator[StoredBlob]:
+        """Every stored blob."""
+        for sha256, content in sorted(self.blobs.items()):
+            yield StoredBlob(sha256, len(content))
+
+    def remove(self, sha256: str) -> None:
+        """Remove a blob."""
+        self.blobs.pop(sha256, None)
+
+    def sweep(self, before: datetime) -> int:
+        """Nothing is ever left."""
+        del before
+        return 0
+
+    def download_url(self, sha256: str, file_name: str) -> str | None:
+        """The address that a test gave, with what was asked for."""
+        return None if self.link_base is None else f"{self.link_base}/{sha256}/{file_name}"
 
 
 class _IncomingBytes:

@@ -1,4 +1,4 @@
-"""An application on stand-ins."""
+"""An application on stand-ins, and on a real database in a file of its own."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -7,11 +7,15 @@ import httpx
 from fastapi import FastAPI
 
 from k3bundle.canonical import sha256_hex
+from k3server.adapters.sql.blob_ledger import SqlBlobLedger
+from k3server.adapters.sql.database import Database
+from k3server.adapters.sql.index import SqlIndex
 from k3server.app import create_app
 from k3server.document import SubmissionDocument
+from k3server.parts import Parts
 from k3server.settings import Settings
+from k3server_testing.databases import sqlite_database
 from k3server_testing.fixed_clock import FixedClock
-from k3server_testing.memory_index import MemoryIndex
 from k3server_testing.memory_store import MemoryStore
 from k3server_testing.stub_verifier import StubVerifier
 
@@ -26,7 +30,7 @@ class Registry:
 
     settings: Settings = field(default_factory=lambda: Settings(public_url=PUBLIC_URL))
     store: MemoryStore = field(default_factory=MemoryStore)
-    index: MemoryIndex = field(default_factory=MemoryIndex)
+    database: Database = field(default_factory=sqlite_database)
     verifier: StubVerifier = field(default_factory=StubVerifier)
     clock: FixedClock = field(default_factory=FixedClock)
 
@@ -34,9 +38,24 @@ class Registry:
         """Change settings."""
         self.settings = replace(self.settings, **changes)
 
+    @property
+    def index(self) -> SqlIndex:
+        """Submissions and nonces."""
+        return SqlIndex(self.database)
+
+    def parts(self) -> Parts:
+        """The parts as an application takes them."""
+        return Parts(
+            store=self.store,
+            index=self.index,
+            ledger=SqlBlobLedger(self.database),
+            verifier=self.verifier,
+            clock=self.clock,
+        )
+
     def app(self) -> FastAPI:
         """An application on the parts."""
-        return create_app(self.settings, self.store, self.index, self.verifier, self.clock)
+        return create_app(self.settings, self.parts())
 
     def client(self) -> httpx.AsyncClient:
         """A client of a new application; a defect raises instead of answering 500."""

@@ -1,6 +1,7 @@
 import errno
 import os
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,14 @@ def test_commit_leaves_one_read_only_file_in_its_shard(tmp_path: Path) -> None:
     assert stat.S_IMODE(mode) == 0o444
 
 
-def test_start_removes_what_a_crash_left_and_keeps_what_is_stored(tmp_path: Path) -> None:
+def test_clear_incoming_removes_what_a_crash_left_and_keeps_what_is_stored(tmp_path: Path) -> None:
     store = FilesystemStore(tmp_path)
     put(store, CONTENT)
     crashed = store.begin("ab" * 32)
     crashed.write(b"half of it")
     assert len(files_below(tmp_path)) == 2
     again = FilesystemStore(tmp_path)
+    again.clear_incoming()
     assert files_below(tmp_path) == [f"cas/{DIGEST[:2]}/{DIGEST}"]
     assert again.size(DIGEST) == len(CONTENT)
     crashed.discard()
@@ -77,3 +79,14 @@ def test_write_error_that_is_not_a_full_disk_is_not_called_one(
         with pytest.raises(OSError, match="Input/output error"):
             incoming.commit()
     assert files_below(tmp_path) == []
+
+
+def test_sweep_removes_only_what_is_old(tmp_path: Path) -> None:
+    store = FilesystemStore(tmp_path)
+    old, young = store.begin("ab" * 32), store.begin("cd" * 32)
+    (path,) = (tmp_path / "incoming").glob("abab*")
+    os.utime(path, (1_000_000, 1_000_000))
+    assert store.sweep(datetime.now(UTC) - timedelta(hours=1)) == 1
+    assert [name[:13] for name in files_below(tmp_path)] == ["incoming/cdcd"]
+    old.discard()
+    young.discard()

@@ -1,38 +1,32 @@
-"""What every index must do, run on every adapter."""
+"""What every index must do, run on SQLite and on a real PostgreSQL."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from k3bundle.subject import ChangeUnderTest
-from k3server.adapters.sqlite_index import SqliteIndex
+from k3server.adapters.sql.database import Database
+from k3server.adapters.sql.index import SqlIndex
 from k3server.document import summarise
 from k3server.ports import SubmissionIndex
 from k3server.submission import NewSubmission
 from k3server.trust import NonceStanding, NonceTicket
 from k3server_testing.example_document import example_document
 from k3server_testing.fixed_clock import FixedClock
-from k3server_testing.memory_index import MemoryIndex
 
-ADAPTERS: dict[str, Callable[[Path], SubmissionIndex]] = {
-    "memory": lambda _: MemoryIndex(),
-    "sqlite": lambda folder: SqliteIndex(folder / "index.sqlite3"),
-}
 NOW = FixedClock().now()
 NONCE = "5e" * 32
 CHANGE = ChangeUnderTest(repository="Example/Engine", pull_request=7, commit_sha="ab" * 20)
 OTHER = ChangeUnderTest(repository="example/other", pull_request=7, commit_sha="ab" * 20)
 
 
-@pytest.fixture(params=sorted(ADAPTERS))
-def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SubmissionIndex]:
-    made = ADAPTERS[request.param](tmp_path)
-    yield made
-    if isinstance(made, SqliteIndex):
-        made.close()
+@pytest.fixture
+def index(database: Database) -> SubmissionIndex:
+    return SqlIndex(database)
 
 
 def new(number: int, change: ChangeUnderTest = CHANGE, at: datetime = NOW) -> NewSubmission:
@@ -40,7 +34,6 @@ def new(number: int, change: ChangeUnderTest = CHANGE, at: datetime = NOW) -> Ne
         document=example_document(run_id=f"{number:032x}", change=change),
         blob_sha256=f"{number:064x}",
         blob_size_bytes=1000 + number,
-        trust="self-reported",
         received_at=at,
     )
 
@@ -140,3 +133,62 @@ def test_issue_nonce_twice_is_refused(index: SubmissionIndex) -> None:
     index.issue_nonce(ticket())
     with pytest.raises(KeyError, match=NONCE):
         index.issue_nonce(ticket(OTHER))
+
+
+def test_every_lists_all_of_them(index: SubmissionIndex) -> None:
+    for number in (1, 2, 3):
+        index.add(new(number))
+    assert [row.blob_size_bytes for row in index.every(limit=2)] == [1003, 1002]
+
+
+def at_once(*calls: Callable[[], object]) -> list[object]:
+    """Run calls in threads that start together."""
+    ready = threading.Barrier(len(calls))
+    results: list[object] = []
+
+    def run(call: Callable[[], object]) -> None:
+        ready.wait(10)
+        results.append(call())
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results
+
+
+def test_add_at_once_has_one_winner(index: SubmissionIndex) -> None:
+    results = at_once(*(lambda: index.add(new(1)).created for _ in range(8)))
+    assert sorted(map(bool, results)) == [False] * 7 + [True]
+    assert len(index.latest(limit=10)) == 1
+
+
+def test_nonce_used_at_once_counts_for_one(index: SubmissionIndex) -> None:
+    index.issue_nonce(ticket())
+
+    def use(number: int) -> Callable[[], object]:
+        return lambda: index.add(with_nonce(number)).submission.row.nonce_standing
+
+    results = at_once(*(use(number) for number in range(1, 7)))
+    assert sorted(map(str, results)) == ["issued-here"] + ["reused"] * 5
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM submissions", "UPDATE submissions SET trust = 'signed'"],
+)
+def test_database_itself_refuses_to_change_a_submission(database: Database, statement: str) -> None:
+    SqlIndex(database).add(new(1))
+    with (
+        pytest.raises(sa.exc.IntegrityError, match="append-only"),
+        database.writing() as connection,
+    ):
+        connection.execute(sa.text(statement))
+    assert len(SqlIndex(database).latest(limit=2)) == 1
+
+
+def test_add_naive_time_is_refused_and_leaves_no_lock(index: SubmissionIndex) -> None:
+    with pytest.raises(sa.exc.StatementError, match="without a zone"):
+        index.add(new(1, at=NOW.replace(tzinfo=None)))
+    assert index.add(new(1)).created

@@ -174,6 +174,10 @@ async def test_unknown_address_and_method_are_problems(client: httpx.AsyncClient
 async def test_description_lists_every_route_with_its_problems(client: httpx.AsyncClient) -> None:
     description = (await client.get("/api/v1/openapi.json")).json()
     assert set(description["paths"]) == {
+        "/api/v1/uploads",
+        "/api/v1/uploads/{upload_id}",
+        "/api/v1/uploads/{upload_id}/complete",
+        "/api/v1/uploads/{upload_id}/parts/{number}",
         "/api/v1/blobs/{sha256}",
         "/api/v1/submissions",
         "/api/v1/submissions/{submission_id}",

@@ -1,6 +1,6 @@
 """Archives in a folder, addressed by digest.
 
-    FOLDER/incoming/   files being received; whatever is there at start is from a crash: removed
+    FOLDER/incoming/   files being received; what is there before a start is from a crash
     FOLDER/cas/ab/     finished files, named by their SHA-256, mode 0444
 
 A file reaches cas/ by a hard link after its content was hashed and forced to disk, so a name in
@@ -14,10 +14,11 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Literal, NoReturn
 
-from k3server.ports import DigestMismatchError, StoreFullError
+from k3server.ports import DigestMismatchError, StoredBlob, StoreFullError
 
 __all__ = ["FilesystemStore"]
 
@@ -28,7 +29,7 @@ class FilesystemStore:
     """A `BundleStore` in a local folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Prepare the folder and remove what a crash left in incoming/.
+        """Prepare the folder.
 
         Raises:
             OSError: The folder cannot be made or written.
@@ -37,9 +38,12 @@ class FilesystemStore:
         self._cas = folder / "cas"
         for each in (self._incoming, self._cas):
             each.mkdir(parents=True, exist_ok=True)
+        _force_to_disk(folder)
+
+    def clear_incoming(self) -> None:
+        """Remove what a crash left in incoming/; only while nothing else uses the folder."""
         for leftover in self._incoming.iterdir():
             leftover.unlink()
-        _force_to_disk(folder)
 
     def begin(self, sha256: str) -> "_IncomingFile":
         """Start to receive a blob."""
@@ -70,6 +74,34 @@ class FilesystemStore:
         if not path.exists():
             raise KeyError(sha256)
         yield path
+
+    def iterate(self) -> Iterator[StoredBlob]:
+        """Every stored blob, by digest."""
+        for path in sorted(self._cas.glob("??/*")):
+            yield StoredBlob(path.name, path.stat().st_size)
+
+    def remove(self, sha256: str) -> None:
+        """Remove a blob; harmless when it is not there."""
+        path = self._path(sha256)
+        if path.exists():
+            path.unlink()
+            _force_to_disk(path.parent)
+
+    def sweep(self, before: datetime) -> int:
+        """Remove files in incoming/ that nothing was written to since `before`."""
+        swept = 0
+        for path in self._incoming.iterdir():
+            # One that is being received may end between the listing and here.
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < before.timestamp():
+                    path.unlink()
+                    swept += 1
+        return swept
+
+    def download_url(self, sha256: str, file_name: str) -> str | None:
+        """None: only the registry can read the folder."""
+        del sha256, file_name
+        return None
 
     def _path(self, sha256: str) -> Path:
         return self._cas / sha256[:2] / sha256

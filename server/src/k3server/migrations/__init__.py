@@ -1,1 +1,1 @@
-"""SQL files that bring a database from each version to the next; never edited once released."""
+"""Migrations of the database, forward only: one revision each, with its SQL for each engine."""

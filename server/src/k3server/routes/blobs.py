@@ -7,6 +7,7 @@ from k3server.errors import Problem, PublicError
 from k3server.request_body import content_length, pieces_of
 from k3server.routes.parameters import Digest, problems
 from k3server.services import Services
+from k3server.settings import Settings
 from k3server.wire import BlobAnswer
 
 __all__ = ["blob_routes"]
@@ -41,7 +42,7 @@ def blob_routes(services: Services) -> APIRouter:
     )
     async def put_blob(sha256: Digest, request: Request, response: Response) -> BlobAnswer:
         """Send the raw bytes of an archive: 201 when it is new, 200 when it was there."""
-        size = content_length(request, limit=settings.max_archive_bytes, what="archive")
+        size = _archive_length(request, settings)
         if size == 0:
             why = "Expected the bytes of an archive, found an empty body. Send the .k3b file."
             raise PublicError(Problem(422, "The archive is empty", why))
@@ -51,3 +52,17 @@ def blob_routes(services: Services) -> APIRouter:
         return BlobAnswer(sha256=sha256, size_bytes=size)
 
     return router
+
+
+def _archive_length(request: Request, settings: Settings) -> int:
+    size = content_length(request, limit=settings.max_archive_bytes, what="archive")
+    if size > settings.max_put_bytes:
+        raise PublicError(
+            Problem(
+                413,
+                "The archive comes in parts",
+                f"Expected at most {settings.max_put_bytes} bytes in one request, found {size} "
+                "announced. Open an upload in parts: POST /api/v1/uploads.",
+            )
+        )
+    return size

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from fastapi import APIRouter
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Response
+from fastapi.responses import RedirectResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from k3bundle.layout import BUNDLE_SUFFIX
@@ -26,22 +26,27 @@ def download_routes(services: Services) -> APIRouter:
         response_class=StreamingResponse,
         responses={
             200: {"content": {"application/octet-stream": {}}},
-            **problems(404, 422),
+            307: {"description": "The store has the archive, at an address that soon expires."},
+            **problems(404, 422, 503),
         },
     )
-    async def download_bundle(submission_id: Digest) -> StreamingResponse:
+    async def download_bundle(submission_id: Digest) -> Response:
         """The archive exactly as it was received."""
         submission = await find_submission(services, submission_id)
         row = submission.row
-        file = await run_in_threadpool(services.store.open, row.blob_sha256)
         change = row.change
-        name = f"{change.repository.replace('/', '-')}-{change.pull_request}-{submission_id[:16]}"
+        stem = f"{change.repository.replace('/', '-')}-{change.pull_request}-{submission_id[:16]}"
+        name = f"{stem}{BUNDLE_SUFFIX}"
+        address = await run_in_threadpool(services.store.download_url, row.blob_sha256, name)
+        if address is not None:
+            return RedirectResponse(address, headers={"Cache-Control": "no-store"})
+        file = await run_in_threadpool(services.store.open, row.blob_sha256)
         return StreamingResponse(
             _pieces(file),
             media_type="application/octet-stream",
             headers={
                 "Content-Length": str(row.blob_size_bytes),
-                "Content-Disposition": f'attachment; filename="{name}{BUNDLE_SUFFIX}"',
+                "Content-Disposition": f'attachment; filename="{name}"',
                 "Content-Security-Policy": "sandbox; default-src 'none'",
                 "ETag": f'"{row.blob_sha256}"',
             },

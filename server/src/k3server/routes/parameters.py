@@ -34,10 +34,11 @@ _WORDS: Final[dict[int, str]] = {
     400: "The body was cut or is not strict JSON.",
     404: "There is nothing under this address.",
     408: "The body came too slowly.",
+    409: "The state of what is addressed does not allow it; the findings say why.",
     411: "Content-Length is missing.",
     413: "The body is too large.",
     422: "The request or the bundle is refused; the findings say why.",
-    503: "Too many submissions are waiting; Retry-After says when to come back.",
+    503: "The registry is busy or lacks its database or store; Retry-After says when to come back.",
     507: "The disk is full; nothing was kept.",
 }
 

@@ -1,0 +1,1 @@
+"""The index and its companions on SQLite or PostgreSQL, by one set of statements."""

@@ -1,0 +1,1 @@
+"""Commands of `k3-registry`: flags in, words out."""

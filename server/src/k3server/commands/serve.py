@@ -1,0 +1,195 @@
+"""`k3-registry serve`: answers requests until stopped.
+
+Words go to stderr; stdout carries one line, `ready ADDRESS`, once requests are answered.
+"""
+
+import argparse
+import errno
+import fcntl
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from k3server.adapters.child_verifier import ChildVerifier
+from k3server.adapters.filesystem_store import FilesystemStore
+from k3server.adapters.sql.blob_ledger import SqlBlobLedger
+from k3server.adapters.sql.database import Database
+from k3server.adapters.sql.index import SqlIndex
+from k3server.adapters.system_clock import SystemClock
+from k3server.app import create_app
+from k3server.caretaker import Caretaker
+from k3server.commands.storage import add_storage_flags, database_of, folder_error, store_of
+from k3server.errors import MachineError
+from k3server.exit_code import ExitCode
+from k3server.http_guard import guarded_protocol
+from k3server.parts import Parts
+from k3server.ports import BundleStore
+from k3server.settings import Settings
+
+__all__ = ["add_flags", "run"]
+
+_SIGNER: Final = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+_MIB: Final = 1024 * 1024
+_GRACE_S: Final = 10
+_MAX_PORT: Final = 65535
+_BACKLOG: Final = 512
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `serve`."""
+    add_storage_flags(parser)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--port", type=_port, default=8765, help="port to listen on, 0 for any (%(default)s)"
+    )
+    parser.add_argument(
+        "--public-url", help="address that contributors use, where a proxy is in front"
+    )
+    parser.add_argument(
+        "--known-signer",
+        type=_signer,
+        action="append",
+        default=[],
+        metavar="SHA256:...",
+        help="fingerprint of a key whose owner you know; its submissions read `signed`",
+    )
+    parser.add_argument(
+        "--max-archive-mib",
+        type=_mib,
+        default=2048,
+        help="largest archive that is received, in MiB (%(default)s)",
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= _MAX_PORT):
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to {_MAX_PORT}, found {text!a}")
+    return int(text)
+
+
+def _mib(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MIB):
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to {_MIB}, found {text!a}")
+    return int(text)
+
+
+def _signer(text: str) -> str:
+    if not _SIGNER.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"expected SHA256: and 43 characters as `ssh-keygen -lf KEY.pub` prints, found {text!a}"
+        )
+    return text
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Answer requests until asked to stop."""
+    with _locked(chosen.data), closing(_listen(chosen.host, chosen.port)) as listener:
+        settings = _settings(chosen, listener.getsockname()[1])
+        with database_of(chosen) as database:
+            parts = _parts(settings, store_of(chosen), database)
+            if isinstance(parts.store, FilesystemStore):
+                parts.store.clear_incoming()
+            config = uvicorn.Config(
+                create_app(settings, parts),
+                http=guarded_protocol(settings.header_timeout_s),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=5,
+                timeout_graceful_shutdown=_GRACE_S,
+                h11_max_incomplete_event_size=settings.max_header_bytes,
+                backlog=_BACKLOG,
+            )
+            # uvicorn raises the signal again once it has stopped; asked to stop is no failure.
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            with Caretaker(settings, parts):
+                _Server(config, settings.public_url).run(sockets=[listener])
+    return ExitCode.CLEAN
+
+
+def _settings(chosen: argparse.Namespace, port: int) -> Settings:
+    host = f"[{chosen.host}]" if ":" in chosen.host else chosen.host
+    return Settings(
+        public_url=(chosen.public_url or f"http://{host}:{port}").rstrip("/"),
+        known_signers=frozenset(chosen.known_signer),
+        max_archive_bytes=chosen.max_archive_mib * _MIB,
+    )
+
+
+def _parts(settings: Settings, store: BundleStore, database: Database) -> Parts:
+    return Parts(
+        store=store,
+        index=SqlIndex(database),
+        ledger=SqlBlobLedger(database),
+        verifier=ChildVerifier(settings),
+        clock=SystemClock(),
+    )
+
+
+class _Server(uvicorn.Server):
+    """Says on stdout when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, address: str) -> None:
+        super().__init__(config)
+        self._address = address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then print the one line of stdout."""
+        await super().startup(sockets)
+        if self.started:
+            sys.stdout.write(f"ready {self._address}\n")
+            sys.stdout.flush()
+
+
+@contextmanager
+def _locked(data: Path) -> Iterator[None]:
+    """Make the data folder and keep every other registry out of it."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise folder_error(data, error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise MachineError(
+            f"Expected the folder {data} to be free, found another registry at work in it.",
+            "Stop that one, or give --data another folder.",
+        ) from None
+    try:
+        yield
+    except PermissionError as error:
+        raise folder_error(data, error) from None
+    finally:
+        os.close(descriptor)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise MachineError(
+                f"Expected port {port} on {host} to be free, found it in use.",
+                "Stop what uses it, or choose another one with --port, or any with --port 0.",
+            ) from None
+        raise MachineError(
+            f"Expected to listen on {host} port {port}, found: {error.strerror or error}.",
+            "Choose another address with --host or another port with --port.",
+        ) from None
+    return listener
