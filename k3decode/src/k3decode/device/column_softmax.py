@@ -195,7 +195,10 @@ def make_shares(
 def _write_shares(
     config: cutlass.Constexpr, shares: Int32, block: cutlass.Constexpr, token: Int32, found: list
 ):
-    """Sixteen shares of a token in the format of the product, as one term or as three."""
+    """Sixteen shares of a token in the format of the product, as one term or as three.
+
+    Of three the last is E5M2, which has room for what is left of small shares.
+    """
     tokens, size = config.tile_tokens, config.element_bytes
     if cutlass.const_expr(config.cache_format == "bf16"):
         for half in cutlass.range_constexpr(2):
@@ -208,7 +211,9 @@ def _write_shares(
         rest = [share * config.share_scale for share in found]
         term_bytes = config.share_bytes // config.terms
         for term in cutlass.range_constexpr(config.terms):
-            words = [pack_e4m3([rest[4 * i + j] for j in range(4)]) for i in range(4)]
+            fours = [[rest[4 * i + j] for j in range(4)] for i in range(4)]
+            final = cutlass.const_expr(term + 1 == config.terms)
+            words = [_pack_e5m2(four) if final else pack_e4m3(four) for four in fours]
             place = column_major_place(tokens, size, block, token)
             _store_words(shares + term * term_bytes + place, words)
             if cutlass.const_expr(term + 1 < config.terms):
@@ -234,6 +239,18 @@ def _floats_of_halves(pair: Int32) -> tuple:
         "cvt.f32.f16 {$w0}, low; cvt.f32.f16 {$w1}, high; }",
         write_only_types=[Float32, Float32],
         read_only_args=[pair],
+    )
+
+
+def _pack_e5m2(values: list) -> Int32:
+    """Round four values to the nearest E5M2; first lowest."""
+    return cute.arch.inline_ptx(
+        "{ .reg .b16 low, high; "
+        "cvt.rn.satfinite.e5m2x2.f32 low, {$r1}, {$r0}; "
+        "cvt.rn.satfinite.e5m2x2.f32 high, {$r3}, {$r2}; "
+        "mov.b32 {$w0}, {low, high}; }",
+        write_only_types=[Int32],
+        read_only_args=values,
     )
 
 

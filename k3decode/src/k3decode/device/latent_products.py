@@ -25,13 +25,13 @@ _PLACE_FIELDS = 7
 def multiply(
     config: cutlass.Constexpr,
     scores: cute.TiledMma,
-    values: cute.TiledMma,
+    values: tuple,
     sKeys: cute.Tensor,
     sShared: cute.Tensor,
     sQuery: cute.Tensor,
     sQueryShared: cute.Tensor,
     sValues: cute.Tensor,
-    sShares: cute.Tensor,
+    sShares: tuple,
     memory: cute.Pointer,
     bars: cutlass.Constexpr,
     split,
@@ -46,14 +46,16 @@ def multiply(
     score_layout = scores.make_fragment_C(
         scores.partition_shape_C((c.tile_tokens, c.columns))
     ).layout
-    sum_layout = values.make_fragment_C(values.partition_shape_C((_UNIT_COLUMNS, c.columns))).layout
+    shape = values[0].partition_shape_C((_UNIT_COLUMNS, c.columns))
+    sum_layout = values[0].make_fragment_C(shape).layout
     keys = (
         scores.make_fragment_A(sKeys),
         scores.make_fragment_A(sShared),
         scores.make_fragment_B(sQuery),
         scores.make_fragment_B(sQueryShared),
     )
-    latents = (values.make_fragment_A(sValues), values.make_fragment_B(sShares))
+    latents = values[0].make_fragment_A(sValues)
+    shares = [product.make_fragment_B(sOne) for product, sOne in zip(values, sShares, strict=True)]
     row = row_of(split, first)
     tile = first
     phase = Int32(0)
@@ -69,7 +71,7 @@ def multiply(
                     _score(c, scores, keys, memory, score_layout, bars, place, at + 2 == stop)
             else:
                 _score(c, scores, keys, memory, score_layout, bars, place, at + 1 == stop)
-            _sum(c, values, latents, memory, sum_layout, bars, place, at == tile)
+            _sum(c, values, (latents, shares), memory, sum_layout, bars, place, at == tile)
         tile = stop
         row = row_of(split, stop) if stop < last else requests
 
@@ -129,8 +131,8 @@ def _score(
 @cute.jit
 def _sum(
     config: cutlass.Constexpr,
-    values: cute.TiledMma,
-    latents: cutlass.Constexpr,
+    values: tuple,
+    operands: cutlass.Constexpr,
     memory: cute.Pointer,
     layout: cutlass.Constexpr,
     bars: cutlass.Constexpr,
@@ -139,24 +141,27 @@ def _sum(
 ):
     """Latents of a tile weighted with its shares; `starts` forgets older sums."""
     c = config
-    tValues, tShares = latents
+    tValues, tShares = operands
     summed = place[_SUMMED]
     cute.arch.mbarrier_wait(bars.share_full, summed % 2)
     after_barrier()
     for unit in cutlass.range_constexpr(c.units):
         slot = place[_VALUE]
         tSums = cute.make_tensor(memory + unit * c.columns, layout)
-        values.set(tcgen05.Field.ACCUMULATE, not starts)
         for term in cutlass.range_constexpr(c.terms):
+            # Of several the last has a format of its own.
+            kind = cutlass.const_expr(1 if c.terms > 1 and term + 1 == c.terms else 0)
+            product = values[kind]
+            product.set(tcgen05.Field.ACCUMULATE, True if term else not starts)
             for step in cutlass.range_constexpr(c.tile_tokens // c.depth):
                 cute.gemm(
-                    values,
+                    product,
                     tSums,
                     tValues[None, None, step, slot],
-                    tShares[None, None, step, term],
+                    tShares[kind][None, None, step, term],
                     tSums,
                 )
-                values.set(tcgen05.Field.ACCUMULATE, True)
+                product.set(tcgen05.Field.ACCUMULATE, True)
         with cute.arch.elect_one():
             tcgen05.commit(bars.latent_empty + slot)
         place[_VALUE] = slot + 1 if slot + 1 < c.latent_slots else Int32(0)

@@ -129,7 +129,7 @@ class MlaDecodeBlackwellConfig:
 
     @property
     def terms(self) -> int:
-        """Numbers whose sum a share is: three E4M3 have more digits than one FP16."""
+        """Numbers whose sum a share is: two E4M3 and an E5M2 have more digits than one FP16."""
         return 1 if self.cache_format == "bf16" else 3
 
     @property
@@ -141,7 +141,7 @@ class MlaDecodeBlackwellConfig:
     def slack(self) -> float:
         """How far, as an exponent of two, a score may exceed what shares are relative to.
 
-        BF16 has room for shares above one; three E4M3 of a share times 256 have none.
+        BF16 has room for shares above one; E4M3 of a share times 256 has none.
         """
         return 8.0 if self.cache_format == "bf16" else 0.0
 

@@ -18,7 +18,7 @@ import math
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.utils.blackwell_helpers as blackwell
-from cutlass import BFloat16, Float8E4M3FN, Float32, Int32, Int64, cute
+from cutlass import BFloat16, Float8E4M3FN, Float8E5M2, Float32, Int32, Int64, cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
 from cutlass.memory import SmemAllocator
 
@@ -61,6 +61,11 @@ class MlaDecodeBlackwellKernel:
         """Operands of the matrix products."""
         return BFloat16 if self.config.cache_format == "bf16" else Float8E4M3FN
 
+    @property
+    def fine_dtype(self):
+        """Shares of the last term."""
+        return BFloat16 if self.config.cache_format == "bf16" else Float8E5M2
+
     @cute.jit
     def __call__(
         self,
@@ -98,14 +103,17 @@ class MlaDecodeBlackwellKernel:
             tcgen05.CtaGroup.ONE,
             (c.tile_tokens, c.columns),
         )
-        values = blackwell.make_trivial_tiled_mma(
-            self.dtype,
-            self.dtype,
-            OperandMajorMode.MN,
-            OperandMajorMode.MN,
-            Float32,
-            tcgen05.CtaGroup.ONE,
-            (_UNIT_COLUMNS, c.columns),
+        values, fine_values = (
+            blackwell.make_trivial_tiled_mma(
+                self.dtype,
+                shares,
+                OperandMajorMode.MN,
+                OperandMajorMode.MN,
+                Float32,
+                tcgen05.CtaGroup.ONE,
+                (_UNIT_COLUMNS, c.columns),
+            )
+            for shares in (self.dtype, self.fine_dtype)
         )
         mCache = cute.make_tensor(
             cute.recast_ptr(cache, dtype=self.dtype),
@@ -121,6 +129,7 @@ class MlaDecodeBlackwellKernel:
         self.kernel(
             scores,
             values,
+            fine_values,
             latent_copy,
             gLatents,
             shared_copy,
@@ -206,6 +215,7 @@ class MlaDecodeBlackwellKernel:
         self,
         scores: cute.TiledMma,
         values: cute.TiledMma,
+        fine_values: cute.TiledMma,
         latent_copy: cute.CopyAtom,
         gLatents: cute.Tensor,
         shared_copy: cute.CopyAtom,
@@ -237,10 +247,8 @@ class MlaDecodeBlackwellKernel:
 
         sKeys, sShared, sQuery = operand("keys"), operand("shared"), operand("query")
         sQueryShared, sShares = operand("query_shared"), operand("shares")
-        sValues = cute.make_tensor(
-            cute.recast_ptr(sKeys.iterator, layouts["values"].inner, dtype=self.dtype),
-            layouts["values"].outer,
-        )
+        sValues = _same_bytes(sKeys, layouts["values"], self.dtype)
+        sFineShares = _same_bytes(sShares, layouts["shares"], self.fine_dtype)
         exchange = cute.make_layout((_WEIGH_WARPS, c.columns), stride=(c.columns, 1))
         sHighest = smem.allocate_tensor(Float32, exchange, 16)
         sReference = smem.allocate_tensor(Float32, cute.make_layout(c.columns), 16)
@@ -293,13 +301,13 @@ class MlaDecodeBlackwellKernel:
             multiply(
                 c,
                 scores,
-                values,
+                (values, fine_values),
                 sKeys,
                 sShared,
                 sQuery,
                 sQueryShared,
                 sValues,
-                sShares,
+                (sShares, sFineShares),
                 sums,
                 bars,
                 split,
@@ -460,3 +468,9 @@ class MlaDecodeBlackwellKernel:
         lane = thread % WARP_SIZE
         token = thread // WARP_SIZE * per_warp + lane
         return token if lane < per_warp else Int32(_NO_TOKEN)
+
+
+def _same_bytes(sTensor: cute.Tensor, layout: cute.ComposedLayout, dtype) -> cute.Tensor:
+    """Another view of an operand."""
+    pointer = cute.recast_ptr(sTensor.iterator, layout.inner, dtype=dtype)
+    return cute.make_tensor(pointer, layout.outer)
