@@ -21,7 +21,13 @@ from k3decode.ops.mla_combine.launch import CutRows, ValueLift, variants
 from k3decode.ops.mla_combine.reference import combine, lift_and_gate
 from k3decode.ops.mla_decode.launch import Partials, config_for, split_rule
 from k3decode.ops.mla_decode.reference import Attended
-from k3decode.ops.mla_decode.schedule import SplitRule, partial_count, pieces, visible_tokens
+from k3decode.ops.mla_decode.schedule import (
+    Piece,
+    SplitRule,
+    partial_count,
+    pieces,
+    visible_tokens,
+)
 from k3decode.recording import RecordedCall, RecordingError
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 
@@ -30,8 +36,8 @@ __all__ = ["CASES", "replay"]
 _DIMS = K3Dims()
 _TP8, _TP16 = (_DIMS.shard(ranks).num_attention_heads for ranks in (8, 16))
 _VARIANTS = variants(_DIMS)
-_RULE = split_rule(config_for(_DIMS, "bf16"))
 _CPU = torch.device("cpu")
+_RULE = split_rule(config_for(_DIMS, "bf16"), _CPU)
 _KIBI = 1024
 # CTAs of an H200; other devices cut otherwise, which changes nothing here but the counts.
 _PROCESSORS = 132
@@ -46,6 +52,8 @@ class _Shape:
     parts: int = 7
     """Parts of the line of tiles, or ranks."""
     tokens_per_request: int = 1
+    together: bool = False
+    """Whether the rows of a request share parts."""
     row_padding: int = 0
     spread: float = 3.0
     """Standard deviation of the logarithms."""
@@ -63,8 +71,25 @@ class _Shape:
         return len(self.lengths) * self.tokens_per_request
 
     @property
+    def rule(self) -> SplitRule:
+        return replace(_RULE, together=self.together)
+
+    @property
+    def count(self) -> int:
+        """Partials of all rows, those of no piece included."""
+        if self.config.source == "ranks":
+            return self.rows * self.parts
+        together = self.rule.rows_together(self.tokens_per_request)
+        return partial_count(self.rows, self.parts, together)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        visible = visible_tokens(self.lengths, self.tokens_per_request)
+        return pieces(visible, self.rule, self.parts, self.tokens_per_request)
+
+    @property
     def places(self) -> list[list[int]]:
-        """Partials of each row."""
+        """Partials of each row, but those in which it sees no token."""
         if self.recorded_places is not None:
             return [list(places) for places in self.recorded_places]
         found: list[list[int]] = [[] for _ in range(self.rows)]
@@ -72,9 +97,9 @@ class _Shape:
             for row, count in enumerate(self.lengths):
                 found[row] = [(rank + row) % self.parts * self.rows + row for rank in range(count)]
             return found
-        visible = visible_tokens(self.lengths, self.tokens_per_request)
-        for piece in pieces(visible, _RULE, self.parts):
-            found[piece.row].append(piece.partial)
+        for piece in self.pieces:
+            if piece.tokens:
+                found[piece.row].append(piece.partial)
         return found
 
 
@@ -100,12 +125,14 @@ def _inputs(shape: _Shape) -> _Inputs:
     config, rows, heads = shape.config, shape.rows, shape.heads
     generator = torch.Generator().manual_seed(100 * rows + heads)
     ranks = config.source == "ranks"
-    count = rows * shape.parts if ranks else partial_count(rows, shape.parts)
+    count = shape.count
     fp32, bf16 = torch.float32, torch.bfloat16
     latents = poisoned(count, heads, config.latent, dtype=fp32, device=_CPU)
     lse = poisoned(count, heads, dtype=fp32, device=_CPU)
     if ranks:
         lse[:] = -torch.inf
+    else:
+        lse[[piece.partial for piece in shape.pieces if not piece.tokens]] = -torch.inf
     gate = poisoned(rows, heads * config.value + shape.row_padding, dtype=bf16, device=_CPU)
     for row, places in enumerate(shape.places):
         drawn = torch.randn(len(places), heads, config.latent, generator=generator)
@@ -187,14 +214,20 @@ def _recorded_shape(call: RecordedCall) -> _Shape:
             for row in range(rows)
         ]
         return replace(shape, parts=count // rows, recorded_places=tuple(found))
-    rule = SplitRule(call.whole("cut.rule.tile_tokens"), call.whole("cut.rule.fewest_tiles"))
-    if rule != _RULE:
+    together = bool(call.arguments.get("cut.rule.together", False))
+    rule = SplitRule(
+        call.whole("cut.rule.tile_tokens"), call.whole("cut.rule.fewest_tiles"), together
+    )
+    if rule != replace(_RULE, together=together):
         raise RecordingError(f"{call.op}, {call.name}: expected parts cut by {_RULE}, found {rule}")
+    tokens = call.whole("cut.tokens_per_request")
+    shared = rule.rows_together(tokens)
     return replace(
         shape,
         lengths=tuple(call.tensor("cut.lengths").tolist()),
-        parts=count - rows + 1,
-        tokens_per_request=call.whole("cut.tokens_per_request"),
+        parts=count // shared - rows // shared + 1,
+        tokens_per_request=tokens,
+        together=together,
     )
 
 
@@ -203,7 +236,7 @@ def _trial(shape: _Shape, before: _Inputs, launch: Launch, device: torch.device)
     used = before.copied_to(device)
     values = config.output == "values"
     width = shape.heads * config.value
-    cut = CutRows(used.lengths, _RULE, shape.tokens_per_request)
+    cut = CutRows(used.lengths, shape.rule, shape.tokens_per_request)
     lift = ValueLift(used.kv_up[:, -config.value :], used.gate[:, :width])
 
     def run() -> None:
@@ -318,6 +351,10 @@ def _corner(variant: str) -> list[Case]:
         shapes["padded_rows"] = shape((most, most), 5, row_padding=40)
     if variant != "ranks_to_values":
         shapes["verify_q3"] = shape((2, 600), 2, tokens_per_request=3)
+        together = partial(shape, together=True)
+        # Some rows see nothing, one nothing of its last part.
+        shapes["together_q3"] = together((2, 600, 0, 65), 2, tokens_per_request=3)
+        shapes["together_q8"] = together((900, 5), _TP16, parts=40, tokens_per_request=8)
         shapes["many_parts"] = shape((6000, 100), 2, parts=150)
     return [_case(f"{variant}_{name}", "corner", one) for name, one in shapes.items()]
 

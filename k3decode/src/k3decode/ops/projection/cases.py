@@ -16,7 +16,7 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
-from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
+from k3decode.op import SERVED_ROWS, Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.projection.config import SituBounds
 from k3decode.ops.projection.cost import projection_cost
 from k3decode.ops.projection.reference import projection, projection_situ
@@ -31,21 +31,21 @@ _BOUNDS = SituBounds(_DIMS.situ_beta, _DIMS.situ_linear_beta)
 _TOKENS = (1, 8, 64)
 # Between them these weights are served by every row of the table of variants.
 _AT_MORE_TOKENS = {
-    "tp8_kda_in": (2, 3, 7, 16, 17, 32, 33),
     **dict.fromkeys(
         [
             "tp16_kda_in",
             "tp8_f_b",
-            "tp8_o_proj",
             "tp8_router_latent",
             "tp16_router_latent",
             "tp8_latent_up",
             "tp8_shared_gate_up",
-            "tp8_shared_situ",
-            "tp8_lm_head",
             "tp16_lm_head",
         ],
         (2, 16, 32),
+    ),
+    **dict.fromkeys(
+        ["tp8_kda_in", "tp8_o_proj", "tp8_shared_situ", "tp8_whole_front", "tp8_lm_head"],
+        (*SERVED_ROWS, 32),
     ),
 }
 
@@ -285,7 +285,7 @@ def _cases() -> tuple[Case, ...]:
     for name, weight in k3_projections(_DIMS).items():
         cases += [
             _case(f"{name}_m{tokens}", "production", _Shape(tokens, weight))
-            for tokens in sorted(_TOKENS + _AT_MORE_TOKENS.get(name, ()))
+            for tokens in sorted({*_TOKENS, *_AT_MORE_TOKENS.get(name, ())})
         ]
     return tuple(cases)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from k3decode.dims import K3Dims
+from k3decode.dims import K3Dims, K3Shard
 
 __all__ = ["ProjectionShape", "k3_projections"]
 
@@ -30,12 +30,16 @@ class ProjectionShape:
 
 
 def k3_projections(dims: K3Dims) -> dict[str, ProjectionShape]:
-    """Shards of eight and sixteen ranks, and the replicated weights as a whole."""
+    """Shards of eight and sixteen ranks, and all weights as a whole."""
     found = {
         f"tp{ranks}_{name}": shape
-        for ranks in (8, 16)
-        for parts in (_attention, _feed_forward, _whole_moe)
-        for name, shape in parts(dims, ranks).items()
+        for ranks, kinds in (
+            (8, (_attention, _moe, _feed_forward, _whole_moe)),
+            (16, (_attention, _moe, _feed_forward, _whole_moe)),
+            (1, (_attention, _feed_forward)),
+        )
+        for kind in kinds
+        for name, shape in kind(dims, dims.shard(ranks)).items()
     }
     experts, hidden = dims.num_experts, dims.hidden_size
     found["whole_router_latent"] = ProjectionShape(
@@ -45,8 +49,8 @@ def k3_projections(dims: K3Dims) -> dict[str, ProjectionShape]:
     return found
 
 
-def _attention(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
-    heads = dims.num_attention_heads // ranks
+def _attention(dims: K3Dims, shard: K3Shard) -> dict[str, ProjectionShape]:
+    heads = shard.num_attention_heads
     channels = heads * dims.kda_head_dim
     packed = 4 * channels + dims.kda_gate_rank + heads
     replicated = dims.q_lora_rank + dims.mla_row
@@ -60,27 +64,34 @@ def _attention(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
     }
 
 
-def _feed_forward(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
-    hidden, latent = dims.hidden_size, dims.latent_size
-    router = _padded(dims.num_experts // ranks)
-    shared = dims.shared_intermediate_size // ranks
-    dense = dims.dense_intermediate_size // ranks
+def _moe(dims: K3Dims, shard: K3Shard) -> dict[str, ProjectionShape]:
+    """A rank's rows of what may also be whole."""
+    router = _padded(shard.num_experts)
     return {
-        "router_latent": ProjectionShape(router + latent // ranks, hidden, fp32_rows=router),
-        "latent_up": ProjectionShape(hidden // ranks, latent),
+        "router_latent": ProjectionShape(
+            router + shard.latent_size, dims.hidden_size, fp32_rows=router
+        ),
+        "latent_up": ProjectionShape(shard.hidden_size, dims.latent_size),
+    }
+
+
+def _feed_forward(dims: K3Dims, shard: K3Shard) -> dict[str, ProjectionShape]:
+    hidden, shared = dims.hidden_size, shard.shared_intermediate_size
+    dense = shard.dense_intermediate_size
+    return {
         "shared_gate_up": ProjectionShape(2 * shared, hidden),
         "shared_situ": ProjectionShape(2 * shared, hidden, situ=True),
         "shared_down": ProjectionShape(hidden, shared),
         "dense_situ": ProjectionShape(2 * dense, hidden, situ=True),
         "dense_down": ProjectionShape(hidden, dense),
-        "lm_head": ProjectionShape(dims.vocab_size // ranks, hidden),
+        "lm_head": ProjectionShape(shard.vocab_size, hidden),
     }
 
 
-def _whole_moe(dims: K3Dims, ranks: int) -> dict[str, ProjectionShape]:
+def _whole_moe(dims: K3Dims, shard: K3Shard) -> dict[str, ProjectionShape]:
     """Router and latents as a whole, packed with a shard of the shared expert."""
     plain = dims.num_experts + dims.latent_size
-    shared = dims.shared_intermediate_size // ranks
+    shared = shard.shared_intermediate_size
     return {
         "whole_front": ProjectionShape(
             plain + 2 * shared,
