@@ -15,6 +15,8 @@ __all__ = ["ReadRate", "compile_read"]
 
 _CONFIG = StreamReadConfig()
 _VECTOR_BYTES = 16
+# Ten times the largest L2 cache that we know on Hopper.
+_FAR_ABOVE_CACHE = 600_000_000
 
 
 class ReadRate:
@@ -45,15 +47,22 @@ class ReadRate:
     def read_us(self, size: int, copies: int) -> float:
         """Median time of one cold read of `size` bytes, `copies` in a graph.
 
+        More than the buffer is read at the buffer's rate.
+
         Raises:
-            ValueError: the buffer does not hold two such pieces.
+            ValueError: the buffer does not hold two such pieces, and one is not so large that
+                reading it drives its own beginning out of the cache.
         """
         piece = -(-size // _VECTOR_BYTES) * _VECTOR_BYTES
-        pieces: int = min(copies, self._buffer.numel() // piece)
-        if pieces < 2:  # noqa: PLR2004
+        whole = self._buffer.numel() // _VECTOR_BYTES * _VECTOR_BYTES
+        if piece > whole:
+            return self.read_us(whole, copies) * size / whole
+        pieces: int = min(copies, whole // piece)
+        if pieces < 2 and piece < _FAR_ABOVE_CACHE:  # noqa: PLR2004
             raise ValueError(
-                f"expected at most {self._buffer.numel() // 2} bytes, found {size}: a piece that "
-                "was just read may still be in the cache; take a larger buffer"
+                f"expected at most {whole // 2} bytes or more than {_FAR_ABOVE_CACHE}, found "
+                f"{size}: a piece that was just read may still be in the cache; take a larger "
+                "buffer"
             )
         launches = [self._launch(self._buffer[i * piece :][:piece]) for i in range(pieces)]
         median: float = statistics.median(self._replay_us(launches))
