@@ -8,6 +8,7 @@ import pytest
 from k3decode import bench
 from k3decode.bench import passed_cases, time_op
 from k3decode.check import CaseReport
+from k3decode.op import Part
 from k3decode.registry import op_named
 
 COMMIT = "abc"
@@ -64,3 +65,9 @@ def test_an_op_whose_cases_passed_is_timed_case_by_case() -> None:
     passed = {(op.name, case.name) for case in op.cases if case.group != "rows"}
     assert time_op(op, ["shared_tp8_m9"], passed, lambda _, case: times.append(case.name))
     assert times == ["shared_tp8_m9"]
+    times.clear()
+    every = [case.name for case in op.cases if case.group == "production"]
+    for number in (1, 2):
+        part = Part(number, 2)
+        assert time_op(op, None, passed, lambda _, case: times.append(case.name), part=part)
+    assert times == every[::2] + every[1::2]

@@ -6,6 +6,7 @@ import pytest
 
 from k3decode import check
 from k3decode.check import CaseReport
+from k3decode.op import Part
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,7 @@ from k3decode.check import CaseReport
         (["nothing"], "expected an op with a kernel"),
         (["kda", "--case", "m3"], "expected names of cases of these ops and groups, found m3"),
         (["--adapter", "kda"], "expected OP=MODULE:FUNCTION, found 'kda'"),
+        (["kda", "--part", "3/2"], "expected a part as 2/3, found '3/2'"),
         (["--kernels", "no-such-folder"], "expected library.json in no-such-folder, found none"),
         (["--replay", "no-such-file"], "expected a recording at no-such-file, found none"),
     ],
@@ -35,6 +37,19 @@ def test_without_a_gpu_nothing_is_called_checked(
         check.main(["router", "--case", "smoke_m3"])
     assert end.value.code == 2
     assert "expected a CUDA device, found none" in capsys.readouterr().err
+
+
+def test_parts_together_are_all() -> None:
+    things = list(range(11))
+    parts = [Part.of(f"{number}/3").taken(things) for number in (1, 2, 3)]
+    assert sorted(parts[0] + parts[1] + parts[2]) == things
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("text", ["0/1", "2", "a/b", "1/0", "-1/2"])
+def test_what_is_no_part_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a part as 2/3"):
+        Part.of(text)
 
 
 def test_a_record_has_the_circumstances_beside_the_outcome() -> None:

@@ -18,6 +18,8 @@ def _result(outcome: str = "caught", digest: str | None = None) -> dict[str, obj
         "mutant": MUTANT.name,
         "outcome": outcome,
         "kernel_sha256": digest or mutation._digest(MUTANT),
+        "measured_at_utc": "2026-11-30T10:00:00Z",
+        "commit": "abcdef0123456789",
     }
 
 
@@ -34,13 +36,18 @@ def test_a_result_of_other_device_code_is_outdated() -> None:
 
 @pytest.mark.parametrize(("outcome", "status"), [("caught", 0), ("survived", 1)])
 def test_without_a_gpu_kept_results_decide(
-    outcome: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outcome: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "mutants.jsonl"
     path.write_text(json.dumps(_result(outcome)) + "\n")
     monkeypatch.setattr(mutation, "MUTANTS", (MUTANT,))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert mutation.main(["--keep", str(path)]) == status
+    assert "2026-11-30T10:00:00Z abcdef01" in capsys.readouterr().out
 
 
 def test_results_of_mutants_that_are_gone_are_forgotten(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from k3decode.check import check_case
 from k3decode.circumstances import circumstances
 from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
-from k3decode.op import Case, Op, Trial
+from k3decode.op import Case, Op, Part, Trial
 from k3decode.registry import OPS, op_named
 from k3decode.turns import Turns
 
@@ -45,6 +45,7 @@ _REPLAYS = 30
 _LITTLE_BYTES = 4_000_000
 # Larger cases are read at its rate.
 _READ_BUFFER_BYTES = 2_000_000_000
+_ALL = Part()
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if passed is None:
             with turns.together():
                 passed = _passed_now(op, _needed(op, options.case), device)
-        good = time_op(op, options.case, passed, timed) and good
+        good = time_op(op, options.case, passed, timed, part=options.part) and good
     return 0 if good else 1
 
 
@@ -141,6 +142,8 @@ def time_op(
     names: Sequence[str] | None,
     passed: Container[tuple[str, str]],
     time_one: Callable[[Op, Case], None],
+    *,
+    part: Part = _ALL,
 ) -> bool:
     """Time an op's production cases, or say on stderr why not.
 
@@ -149,6 +152,7 @@ def time_op(
         names: which of them; None for all.
         passed: ops and cases that passed; timed is only where all that are needed are among them.
         time_one: times one case.
+        part: of the chosen cases.
 
     Returns:
         Whether it was timed.
@@ -160,9 +164,8 @@ def time_op(
             file=sys.stderr,
         )
         return False
-    for case in op.cases:
-        if _is_timed(case, names):
-            time_one(op, case)
+    for case in part.taken([case for case in op.cases if _is_timed(case, names)]):
+        time_one(op, case)
     return True
 
 
@@ -177,11 +180,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("op", nargs="*", help="ops to time; all of them by default")
     parser.add_argument("--commit", required=True, help="commit of the code that runs")
     parser.add_argument("--case", action="append", help="production cases to time, by name")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th of the cases")
     parser.add_argument("--checked", type=Path, metavar="FILE", help="lines of the check")
     parser.add_argument("--turns", type=Path, metavar="FILE", help="shared with other processes")
     options = parser.parse_args(arguments)
     try:
         options.ops = [op_named(name) for name in options.op] or list(OPS)
+        options.part = Part.of(options.part)
         options.passed = options.checked and passed_cases(options.checked, options.commit)
     except (OSError, ValueError) as error:
         parser.error(str(error))

@@ -24,7 +24,7 @@ import torch
 from k3decode.circumstances import circumstances
 from k3decode.host.kernel_library import PreparedKernelError, use_library
 from k3decode.launch_memory import LaunchMemory, metered
-from k3decode.op import GROUPS, Case, Launch, Op
+from k3decode.op import GROUPS, Case, Launch, Op, Part
 from k3decode.recording import RecordedCall, RecordingError, read_recording
 from k3decode.registry import OPS, op_named
 
@@ -145,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--commit", help="write the run's circumstances into the JSON lines")
     parser.add_argument("--group", action="append", choices=GROUPS)
     parser.add_argument("--case", action="append", help="cases to run, by name")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th of the cases")
     parser.add_argument("--adapter", action="append", default=[], metavar="OP=MODULE:FUNCTION")
     parser.add_argument("--until-bad", action="store_true", help="stop at the first bad case")
     parser.add_argument("--jitter", type=int, metavar="SEED", help="let inputs arrive late")
@@ -236,7 +237,7 @@ def _chosen(options: argparse.Namespace) -> list[tuple[Op, Case]]:
         raise ValueError(
             f"expected names of cases of these ops and groups, found {', '.join(sorted(missing))}"
         )
-    return chosen
+    return Part.of(options.part).taken(chosen)
 
 
 def _adapter(text: str) -> tuple[str, Launch]:

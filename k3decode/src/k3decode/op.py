@@ -4,9 +4,9 @@ Device code, launch and reference live in the op's folder. A `Trial` is one case
 it runs the kernel first, on poisoned outputs, and only then works out what it should have written.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ __all__ = [
     "CaseGroup",
     "Launch",
     "Op",
+    "Part",
     "Replay",
     "Trial",
     "poisoned",
@@ -35,6 +36,8 @@ GROUPS: tuple[CaseGroup, ...] = ("smoke", "corner", "production", "rows")
 
 SERVED_ROWS = (1, 2, 3, 5, 7, 8, 9, 12, 16, 17, 33, 48, 64)
 """Rows of production cases: powers of two, one beside them, and between; a batch has any number."""
+
+_Thing = TypeVar("_Thing")
 
 Launch = Callable[..., None]
 """Runs an op's kernel: validates, compiles at the first call, launches; writes its outputs."""
@@ -61,6 +64,30 @@ class Case:
     group: CaseGroup
     prepare: Callable[[Launch, torch.device], Trial]
     """Makes the tensors on a device for a launch, the op's own or another with its signature."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of several processes takes what: every `count`-th, from the `number`-th on."""
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def of(cls, text: str) -> "Part":
+        """Read "2/3".
+
+        Raises:
+            ValueError: it is no such text.
+        """
+        number, _, count = text.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise ValueError(f"expected a part as 2/3, found '{text}'")
+        return cls(int(number), int(count))
+
+    def taken(self, things: Sequence[_Thing]) -> list[_Thing]:
+        """Those of the things that are in it."""
+        return list(things[self.number - 1 :: self.count])
 
 
 Replay = Callable[[RecordedCall, Launch, torch.device], Trial]

@@ -56,7 +56,7 @@ class ReadRate:
         piece = -(-size // _VECTOR_BYTES) * _VECTOR_BYTES
         whole = self._buffer.numel() // _VECTOR_BYTES * _VECTOR_BYTES
         if piece > whole:
-            return self.read_us(whole, copies) * size / whole
+            return float(self.read_us(whole, copies) * size / whole)
         pieces: int = min(copies, whole // piece)
         if pieces < 2 and piece < _FAR_ABOVE_CACHE:  # noqa: PLR2004
             raise ValueError(
