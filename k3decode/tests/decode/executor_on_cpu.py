@@ -6,7 +6,7 @@ import torch
 from k3decode.decode import launches
 from k3decode.dims import K3Dims
 from k3decode.ops.mla_decode.config import MlaDecodeConfig
-from k3decode.ops.mla_decode.launch import Partials
+from k3decode.ops.mla_decode.launch import Partials, split_rule
 from k3decode.ops.mla_decode.schedule import partial_count
 
 # The stand-ins of the ops' own tests, which lie in a folder beside this one.
@@ -48,8 +48,11 @@ _LAUNCHES = {
 }
 
 
-def _partials(config: MlaDecodeConfig, rows: int, heads: int, _device: torch.device) -> Partials:
-    count = partial_count(rows, _PARTS)
+def _partials(
+    config: MlaDecodeConfig, rows: int, heads: int, device: torch.device, tokens_per_request: int
+) -> Partials:
+    together = split_rule(config, device).rows_together(tokens_per_request)
+    count = partial_count(rows, _PARTS, together)
     return Partials(torch.empty(count, heads, config.latent), torch.empty(count, heads))
 
 

@@ -114,7 +114,8 @@ def mla_combine(
     if cut is not None:
         places = [[] for _ in range(rows)]
         visible = visible_tokens(cut.lengths.tolist(), cut.tokens_per_request)
-        for piece in pieces(visible, cut.rule, partials.parts(rows)):
+        parts = partials.parts(rows, cut.rows_together)
+        for piece in pieces(visible, cut.rule, parts, cut.tokens_per_request):
             places[piece.row].append(piece.partial)
     for row in range(rows):
         total, latents = torch.zeros(heads), torch.zeros(heads, config.latent)

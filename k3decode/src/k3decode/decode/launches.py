@@ -99,7 +99,11 @@ class StepLaunches:
         self._situ = SituBounds(dims.situ_beta, dims.situ_linear_beta)
         self._attention = attention_config(dims, _CACHE_FORMAT)
         self._partials: Partials = make_partials(
-            self._attention, batch.rows, dims.num_attention_heads, buffers.prefix.device
+            self._attention,
+            batch.rows,
+            dims.num_attention_heads,
+            buffers.prefix.device,
+            batch.tokens,
         )
 
     def embedding(self, ends: ModelEnds) -> Iterator[PreparedLaunch]:
@@ -302,7 +306,7 @@ class StepLaunches:
                 config=combine_config(dims, "parts", "values"),
                 cut=CutRows(
                     lengths=lengths,
-                    rule=split_rule(self._attention),
+                    rule=split_rule(self._attention, lengths.device),
                     tokens_per_request=batch.tokens,
                 ),
                 lift=ValueLift(value_up=part.value_up, gate=gate),

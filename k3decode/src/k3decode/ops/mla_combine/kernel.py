@@ -64,6 +64,7 @@ class MlaCombineKernel:
         tile_tokens: Int32,
         fewest_tiles: Int32,
         parts: Int32,
+        rows_together: Int32,
         ahead_rows: Int32,
         ahead_bytes: Int32,
         stream: cuda.CUstream,
@@ -101,6 +102,7 @@ class MlaCombineKernel:
             tile_tokens,
             fewest_tiles,
             parts,
+            rows_together,
             (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
             grid=[c.slices, heads, (rows + rows_per_cta - 1) // rows_per_cta],
@@ -126,6 +128,7 @@ class MlaCombineKernel:
         tile_tokens: Int32,
         fewest_tiles: Int32,
         parts: Int32,
+        rows_together: Int32,
         ahead: tuple,
     ):
         """A quarter of one head's latents, a few rows, the warps shared out among them."""
@@ -166,13 +169,22 @@ class MlaCombineKernel:
         count = cutlass.min(rows_per_cta, rows - first_row)
         row = first_row + i
         if cutlass.const_expr(c.source == "parts"):
-            split = split_rows(mLengths, rows, tokens_per_request, tile_tokens, fewest_tiles, parts)
-            start = start_of(split, row)
-            end = end_of(split, row)
+            # Rows that go together are one entry of the line, and their partials lie side by side.
+            entry = row // rows_together
+            split = split_rows(
+                mLengths,
+                rows // rows_together,
+                tokens_per_request // rows_together,
+                tile_tokens,
+                fewest_tiles,
+                parts,
+            )
+            start = start_of(split, entry)
+            end = end_of(split, entry)
             first = start // split.quota
             partials = (end - 1) // split.quota - first + 1 if end > start else Int32(0)
-            first = first + row
-            step = Int32(1)
+            first = (first + entry) * rows_together + row % rows_together
+            step = rows_together
         else:
             partials = parts
             first = row

@@ -37,6 +37,11 @@ class CutRows:
     """`mla_decode.launch.split_rule` of the variant that ran."""
     tokens_per_request: int = 1
 
+    @property
+    def rows_together(self) -> int:
+        """Rows whose partials lie side by side."""
+        return self.rule.rows_together(self.tokens_per_request)
+
 
 @dataclass(frozen=True)
 class ValueLift:
@@ -115,6 +120,7 @@ def _run(  # noqa: PLR0917
 
     rows, heads = out.shape[0], partials.lse.shape[1]
     count = partials.lse.shape[0]
+    together = 1 if cut is None else cut.rows_together
     tensors = (
         partials.latents,
         partials.lse,
@@ -138,7 +144,8 @@ def _run(  # noqa: PLR0917
         1 if cut is None else cut.tokens_per_request,
         1 if cut is None else cut.rule.tile_tokens,
         1 if cut is None else cut.rule.fewest_tiles,
-        count // rows if cut is None else partials.parts(rows),
+        count // rows if cut is None else partials.parts(rows, together),
+        together,
         ahead_rows,
         ahead_bytes,
         current_stream(),
@@ -166,10 +173,12 @@ def _check_source(
         cut.tokens_per_request >= 1 and requests * cut.tokens_per_request == rows,
         f"out: expected {requests} requests of {cut.tokens_per_request} rows, found {rows} rows",
     )
+    together = max(cut.rows_together, 1)
+    most = (rows // together + config.most_partials - 1) * together
     check.require(
-        rows <= count < rows + config.most_partials,
-        f"latents: expected {rows} to {rows + config.most_partials - 1} partials for {rows} rows, "
-        f"found {count}",
+        rows <= count <= most and count % together == 0,
+        f"latents: expected {rows} to {most} partials for {rows} rows"
+        f"{f', a multiple of {together}' if together > 1 else ''}, found {count}",
     )
 
 
@@ -225,7 +234,7 @@ def compile_variant(config: MlaCombineConfig, architecture: str) -> Any:
     lengths = torch.int32 if config.source == "parts" else fp32
     written = torch.bfloat16 if config.output == "values" else fp32
     pointers = [fp32, fp32, lengths, written, written, written, fp32, torch.uint8]
-    return compile_kernel(MlaCombineKernel(config), placeholders(pointers, 4, 9), architecture)
+    return compile_kernel(MlaCombineKernel(config), placeholders(pointers, 4, 10), architecture)
 
 
 def config_for(

@@ -42,7 +42,6 @@ __all__ = [
 
 _VECTOR_BYTES = 16
 _HOPPER = "sm_90a"
-_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def make_partials(
     )
 
 
-def split_rule(config: MlaDecodeConfig, device: torch.device = _CPU) -> SplitRule:
+def split_rule(config: MlaDecodeConfig, device: torch.device) -> SplitRule:
     """How a variant cuts the line of tiles on a device; its combination needs to know.
 
     A CPU, where only stand-ins run, cuts as Hopper does.

@@ -261,6 +261,7 @@ class MlaDecodeBlackwellKernel:
 
         if warp == _PRODUCT_WARP:
             cute.arch.alloc_tmem(c.tensor_memory_columns, sMemory.iterator)
+            cute.arch.relinquish_tmem_alloc_permit()
             start_barriers(c, bars)
         tid, _, _ = cute.arch.thread_idx()
         if tid < c.columns:
@@ -358,7 +359,6 @@ class MlaDecodeBlackwellKernel:
         cute.arch.sync_threads()
         if warp == _PRODUCT_WARP:
             after_barrier()
-            cute.arch.relinquish_tmem_alloc_permit()
             cute.arch.dealloc_tmem(
                 cute.arch.retrieve_tmem_ptr(Float32, 16, sMemory.iterator), c.tensor_memory_columns
             )
