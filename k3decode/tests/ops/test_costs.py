@@ -1,4 +1,4 @@
-"""Costs against tensors: bytes that are counted are those of what a launch has to read and write."""
+"""Costs against tensors: bytes that are counted are those of what a launch reads and writes."""
 
 import inspect
 from collections.abc import Callable
