@@ -124,11 +124,6 @@ def test_a_subject_may_be_stricter_than_its_tier_and_not_name_another_gate(
         build_plan(load_tier("smoke"), replace(subject, gates={"coverage": 1}), node, "paired")
 
 
-def test_load_tier_that_is_not_built_says_so() -> None:
-    with pytest.raises(UsageError, match="not built yet"):
-        load_tier("kernels")
-
-
 def test_load_tier_unknown_lists_the_tiers() -> None:
     with pytest.raises(UsageError, match="smoke, kernels, quick, standard, full"):
         load_tier("fast")

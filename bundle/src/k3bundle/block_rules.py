@@ -13,10 +13,13 @@ _PAIR = 2
 def block_problems(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield (path in the plan, what was expected and found) for each broken rule."""
     yield from _deployment_problems(plan)
-    if plan.pairing == "single":
+    if plan.pairing != "paired":
         nulls = [boot.slot for boot in plan.boots if boot.role == "null"]
         if nulls:
-            yield "$.boots", f"Expected no null pair in a single plan, found slot {nulls[0]}."
+            yield (
+                "$.boots",
+                f"Expected no null pair in a {plan.pairing} plan, found slot {nulls[0]}.",
+            )
         return
     members: dict[int, list[BootSlot]] = defaultdict(list)
     for boot in plan.boots:

@@ -15,6 +15,7 @@ from k3bundle.finding import Finding
 from k3bundle.finding_limit import at_most
 from k3bundle.graph_record import GraphEvent
 from k3bundle.isolation_record import IsolationAudit
+from k3bundle.kernel_record import KernelLine
 from k3bundle.plan import Plan
 from k3bundle.request import RequestRecord
 from k3bundle.run import AttemptRecord, BootEvent, CellEvent, RunIdentity
@@ -59,6 +60,8 @@ class RunRecords:
     separation: tuple[SeparationRecord, ...] = ()
     isolation: IsolationAudit | None = None
     """None when no audit of the change is in the bundle."""
+    kernels: tuple[KernelLine, ...] = ()
+    """Empty where no kernel package was asked."""
 
 
 _PLAN: Final = TypeAdapter[Plan](Plan)
@@ -76,6 +79,7 @@ _TELEMETRY: Final = TypeAdapter[TelemetryLine](TelemetryLine)
 _GRAPHS: Final = TypeAdapter[GraphEvent](GraphEvent)
 _SEPARATION: Final = TypeAdapter[SeparationRecord](SeparationRecord)
 _ISOLATION: Final = TypeAdapter[IsolationAudit](IsolationAudit)
+_KERNELS: Final = TypeAdapter[KernelLine](KernelLine)
 
 
 def parse_records(files: Mapping[str, bytes]) -> RunRecords:
@@ -122,6 +126,7 @@ def parse_records(files: Mapping[str, bytes]) -> RunRecords:
         graphs=optional.graphs,
         separation=optional.separation,
         isolation=optional.isolation,
+        kernels=optional.kernels,
     )
 
 
@@ -131,6 +136,7 @@ class _Optional:
     graphs: tuple[GraphEvent, ...]
     separation: tuple[SeparationRecord, ...]
     isolation: IsolationAudit | None
+    kernels: tuple[KernelLine, ...]
 
 
 def _parse_optional(files: Mapping[str, bytes], findings: list[Finding]) -> _Optional:
@@ -148,6 +154,7 @@ def _parse_optional(files: Mapping[str, bytes], findings: list[Finding]) -> _Opt
             if layout.ISOLATION in files
             else None
         ),
+        kernels=lines(layout.KERNELS, _KERNELS),
     )
 
 

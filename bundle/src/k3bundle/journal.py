@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from k3bundle.bundle import RunRecords
 from k3bundle.plan import BootSlot, SkippedCell
 from k3bundle.run import BootReady, BootStarted, CellFinished
-from k3bundle.schedule import RunnableCell
+from k3bundle.schedule import DueCell
 
 __all__ = ["Journal", "index_journal"]
 
@@ -15,7 +15,7 @@ class Journal:
     """What was planned, started and finished. Where a name repeats, the last one is kept."""
 
     slots: dict[int, BootSlot]
-    cells: dict[str, RunnableCell]
+    cells: dict[str, DueCell]
     started: dict[str, BootStarted]
     ready: frozenset[str]
     finished: dict[tuple[str, str], CellFinished]

@@ -23,8 +23,10 @@ __all__ = [
 OpName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,79}$")]
 """Name of an op, for example `attn_res`."""
 CaseName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Microseconds = Annotated[float, Field(ge=0)]
+Microseconds = Annotated[float, Field(ge=0, le=1e12)]
 """A duration in microseconds."""
+PositiveMicroseconds = Annotated[float, Field(ge=1e-3, le=1e12)]
+"""A duration in microseconds that something can be divided by."""
 
 
 class CheckedCase(Record):
@@ -99,7 +101,7 @@ class TimedCase(Record):
     """The op."""
     case: CaseName
     """Name of the case, unique in its op."""
-    latency_us: float = Field(gt=0)
+    latency_us: PositiveMicroseconds
     """Median time of one launch."""
     spread_us: Microseconds
     """Slowest minus fastest repetition, per launch."""
@@ -111,7 +113,7 @@ class TimedCase(Record):
     """Time that moving these bytes takes at the accelerator's peak bandwidth."""
     cold: bool
     """Whether the rotated buffers are larger than the cache, so that bytes come from memory."""
-    read_us: Microseconds | None
+    read_us: PositiveMicroseconds | None
     """Time of a kernel that only reads as many bytes; None where that says little."""
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "ENVIRONMENT",
     "GRAPHS",
     "ISOLATION",
+    "KERNELS",
     "LOG_PREFIX",
     "MANIFEST",
     "OPTIONAL_FILES",
@@ -47,6 +48,7 @@ TELEMETRY: Final = "telemetry.jsonl"
 GRAPHS: Final = "graphs.jsonl"
 SEPARATION: Final = "separation.jsonl"
 ISOLATION: Final = "isolation.json"
+KERNELS: Final = "kernels.jsonl"
 VERDICT: Final = "verdict.json"
 SCRUB_REPORT: Final = "scrub.json"
 LOG_PREFIX: Final = "logs/"
@@ -68,5 +70,5 @@ REQUIRED_FILES: Final = (
 )
 """Files that every manifest must list; logs/ may add more."""
 
-OPTIONAL_FILES: Final = (GRAPHS, ISOLATION, SEPARATION, TELEMETRY)
+OPTIONAL_FILES: Final = (GRAPHS, ISOLATION, KERNELS, SEPARATION, TELEMETRY)
 """Files that a bundle may lack: what they would show is then not known."""

@@ -24,6 +24,7 @@ __all__ = [
     "FeatureName",
     "Gates",
     "GreedyCell",
+    "KernelCell",
     "Plan",
     "ServiceObjective",
     "ServingCell",
@@ -142,6 +143,29 @@ class FeatureCell(Record):
     """Schema that a structured output must satisfy; only for `structured_output`."""
 
 
+class KernelCell(Record):
+    """One task of a kernel package, asked through the package's own command."""
+
+    kind: Literal["kernel"] = "kernel"
+    """Tag."""
+    cell_id: CellId
+    """Name, unique in the plan."""
+    deployment: CellId = DEFAULT_DEPLOYMENT
+    """Deployment in whose boot it runs."""
+    task: Literal["check", "audit", "bench"]
+    """`check`: every case against its reference. `audit`: reads that may come too early in machine
+    code. `bench`: times, of ops that are right."""
+    arguments: tuple[ShortText, ...] = Field(min_length=1, max_length=100)
+    """Arguments after the package's Python, which prints JSON lines; `{commit}` stands for the
+    commit under evaluation."""
+    ops: tuple[CellId, ...] = Field(min_length=1, max_length=1000)
+    """Ops that must be among the answers; declared, so that none can be left out unseen."""
+    groups: tuple[CellId, ...] = ()
+    """Groups of which each op must have a case; only for `check`."""
+    limit_s: int = Field(ge=1, le=86_400)
+    """Time after which the command is ended."""
+
+
 class SkippedCell(Record):
     """A cell the tier names but this node or subject cannot run."""
 
@@ -151,7 +175,7 @@ class SkippedCell(Record):
     """Name, unique in the plan."""
     deployment: CellId = DEFAULT_DEPLOYMENT
     """Deployment in whose boots it would have run."""
-    of_kind: Literal["serving", "greedy", "feature"] = "serving"
+    of_kind: Literal["serving", "greedy", "feature", "kernel"] = "serving"
     """What it would have been. A plan that claims speed does not claim it while it skips a serving
     cell for the sake of the machine."""
     cause: Literal["unsupported", "machine"] = "machine"
@@ -161,7 +185,7 @@ class SkippedCell(Record):
 
 
 CellPlan = Annotated[
-    ServingCell | GreedyCell | FeatureCell | SkippedCell, Field(discriminator="kind")
+    ServingCell | GreedyCell | FeatureCell | KernelCell | SkippedCell, Field(discriminator="kind")
 ]
 """One planned cell; `kind` says which."""
 
@@ -195,8 +219,9 @@ class Plan(Record):
     """Tier that was asked for."""
     subject: str = Field(max_length=80)
     """Name of the subject definition."""
-    pairing: Literal["paired", "single"]
-    """`paired`: both arms in ABBA order. `single`: one existing server, nothing to compare."""
+    pairing: Literal["paired", "single", "package"]
+    """`paired`: both arms in ABBA order. `single`: one existing server, nothing to compare.
+    `package`: a kernel package without an engine, one boot whose cells are its commands."""
     arms: tuple[ArmSpec, ...] = Field(min_length=1, max_length=2)
     """The arms; the baseline first."""
     allowed_config_differences: tuple[str, ...]

@@ -12,6 +12,7 @@ from k3bundle.block_rules import block_problems
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import plan_sha256
 from k3bundle.finding import Finding, FindingCode
+from k3bundle.kernel_rules import package_problems
 from k3bundle.manifest import Manifest
 from k3bundle.plan import FeatureCell, Plan
 from k3bundle.serving_rules import serving_problems
@@ -97,6 +98,7 @@ def plan_findings(plan: Plan) -> Iterator[Finding]:
             yield _plan(f"$.boots[{boot.slot}]", f"Expected a planned arm, found {boot.arm}.")
     yield from (_plan(path, why) for path, why in block_problems(plan))
     yield from (_plan(path, why) for path, why in serving_problems(plan))
+    yield from (_plan(path, why) for path, why in package_problems(plan))
     yield from _schema_findings(plan)
 
 

@@ -10,7 +10,7 @@ from k3bundle.bundle import RunRecords
 from k3bundle.canonical import sha256_hex
 from k3bundle.finding import Finding, FindingCode
 from k3bundle.journal import Journal
-from k3bundle.plan import FeatureCell, GreedyCell, ServingCell
+from k3bundle.plan import FeatureCell, GreedyCell, KernelCell, ServingCell
 from k3bundle.request import Completed, RequestRecord
 from k3bundle.run import CellFinished
 from k3bundle.schedule import (
@@ -42,8 +42,8 @@ def request_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]
             why = f"Expected a started boot, found {request.boot_id}."
             yield _finding("boot-out-of-plan", where, why)
         cell = journal.cells.get(request.cell_id)
-        if cell is None:
-            why = f"Expected a planned cell that is not skipped, found {request.cell_id}."
+        if cell is None or isinstance(cell, KernelCell):
+            why = f"Expected a planned cell that sends requests, found {request.cell_id}."
             yield _finding("cell-out-of-plan", where, why)
             continue
         prompt = (request.cell_id, request.variant == "warmup", request.index)
@@ -119,7 +119,7 @@ def completeness_findings(records: RunRecords, journal: Journal) -> Iterator[Fin
             groups[request.boot_id, request.cell_id].append(request)
     for number, event in enumerate(records.cells, start=1):
         cell = journal.cells.get(event.cell_id)
-        if not isinstance(event, CellFinished) or cell is None:
+        if not isinstance(event, CellFinished) or cell is None or isinstance(cell, KernelCell):
             continue
         where = f"{layout.CELLS} line {number}"
         requests = groups[event.boot_id, event.cell_id]

@@ -134,8 +134,8 @@ class CellFinished(Record):
     """Time from the first request sent to the last one ended, warm-up excluded."""
     request_count: Count
     """Request records written for this cell and boot, warm-up included."""
-    client: ClientStats
-    """What the load client saw of itself."""
+    client: ClientStats | None = None
+    """What the load client saw of itself; None for a cell that sends no requests."""
 
 
 class CellAborted(Record):

@@ -1,11 +1,21 @@
 """What a plan asks of each boot and of each request. Pure; runner and verifier read it alike."""
 
-from k3bundle.plan import BootSlot, FeatureCell, GreedyCell, Plan, ServingCell, SkippedCell
+from k3bundle.plan import (
+    BootSlot,
+    FeatureCell,
+    GreedyCell,
+    KernelCell,
+    Plan,
+    ServingCell,
+    SkippedCell,
+)
 from k3bundle.traffic import TraceReplay
 
 __all__ = [
+    "DueCell",
     "RunnableCell",
     "cells_in",
+    "due_in",
     "exact_prompt_tokens",
     "prompt_count",
     "requested_tokens",
@@ -13,21 +23,29 @@ __all__ = [
 ]
 
 RunnableCell = ServingCell | GreedyCell | FeatureCell
+"""A planned cell that sends requests to an engine."""
+
+DueCell = RunnableCell | KernelCell
 """A planned cell that is not skipped."""
 
 
-def runs_in(cell: RunnableCell, slot: BootSlot) -> bool:
+def runs_in(cell: DueCell, slot: BootSlot) -> bool:
     """Whether a boot runs a cell: it has the cell's deployment, and a null pair only serves."""
     if cell.deployment != slot.deployment:
         return False
     return slot.role == "compare" or isinstance(cell, ServingCell)
 
 
-def cells_in(plan: Plan, slot: BootSlot) -> tuple[RunnableCell, ...]:
+def due_in(plan: Plan, slot: BootSlot) -> tuple[DueCell, ...]:
     """The cells that a boot runs, in plan order."""
     return tuple(
         cell for cell in plan.cells if not isinstance(cell, SkippedCell) and runs_in(cell, slot)
     )
+
+
+def cells_in(plan: Plan, slot: BootSlot) -> tuple[RunnableCell, ...]:
+    """The cells of a boot that send requests, in plan order."""
+    return tuple(cell for cell in due_in(plan, slot) if not isinstance(cell, KernelCell))
 
 
 def prompt_count(cell: RunnableCell) -> int:

@@ -16,6 +16,7 @@ from k3bundle.dsse import Envelope
 from k3bundle.environment import NodeFacts
 from k3bundle.graph_record import GraphEvent
 from k3bundle.isolation_record import IsolationAudit
+from k3bundle.kernel_record import KernelLine
 from k3bundle.manifest import Manifest, Statement
 from k3bundle.plan import Plan
 from k3bundle.request import RequestRecord
@@ -38,6 +39,7 @@ _RECORDS: Final[dict[str, Any]] = {
     layout.ENVIRONMENT: NodeFacts,
     layout.GRAPHS: GraphEvent,
     layout.ISOLATION: IsolationAudit,
+    layout.KERNELS: KernelLine,
     layout.MANIFEST: Manifest,
     layout.PLAN: Plan,
     layout.REQUESTS: RequestRecord,

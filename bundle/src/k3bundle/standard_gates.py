@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from k3bundle.gates import Gates
-from k3bundle.plan import Plan, ServingCell, TierName
+from k3bundle.plan import KernelCell, Plan, ServingCell, TierName
 
-__all__ = ["STANDARD", "StandardTier", "looser_than_standard"]
+__all__ = ["KERNEL_GROUPS", "STANDARD", "StandardTier", "looser_than_standard"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,9 @@ STANDARD: Final[dict[TierName, StandardTier]] = {
 }
 """Tier -> what its plans ask for at least; `kernels` serves nothing."""
 
+KERNEL_GROUPS: Final = ("smoke", "corner", "production")
+"""Groups of cases that the kernels tier asks for of every op."""
+
 _Direction = Literal["least", "most"]
 _LIMITS: Final[dict[str, _Direction]] = {
     "minimum_decode_coverage": "least",
@@ -94,6 +97,8 @@ def looser_than_standard(plan: Plan) -> tuple[str, ...]:
         Phrases such as `maximum_error_rate is 0.5 instead of 0.01`; empty for a plan that is as
         strict as its tier, or stricter.
     """
+    if plan.tier == "kernels":
+        return tuple(_package(plan))
     standard = STANDARD.get(plan.tier)
     if standard is None:
         return ()
@@ -121,6 +126,22 @@ def _margins(plan: Plan, standard: Gates) -> Iterator[str]:
         if margin is not None and margin > standard.non_inferiority_margin:
             wanted = standard.non_inferiority_margin
             yield f"the margin of {cell.cell_id} is {margin:g} instead of {wanted:g}"
+
+
+def _package(plan: Plan) -> Iterator[str]:
+    """What a plan of a kernel package does not ask for."""
+    cells = [cell for cell in plan.cells if isinstance(cell, KernelCell)]
+    for task in ("check", "audit", "bench"):
+        if all(cell.task != task for cell in cells):
+            yield f"no {task} is planned"
+    checked = {op for cell in cells if cell.task == "check" for op in cell.ops}
+    for cell in cells:
+        if cell.task == "check":
+            missing = [group for group in KERNEL_GROUPS if group not in cell.groups]
+            if missing:
+                yield f"{cell.cell_id} does not ask for {missing[0]} cases"
+        elif cell.task == "bench" and not set(cell.ops) <= checked:
+            yield f"{cell.cell_id} times ops that no check asks for"
 
 
 def _boots(plan: Plan, standard: StandardTier) -> Iterator[str]:

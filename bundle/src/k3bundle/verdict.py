@@ -7,6 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from k3bundle.kernel_evidence import (
+    KernelAuditEvidence,
+    KernelCheckEvidence,
+    KernelTimingEvidence,
+)
 from k3bundle.record import (
     CellId,
     Count,
@@ -228,7 +233,13 @@ class FeatureEvidence(Record):
 
 
 Evidence = Annotated[
-    ServingEvidence | GreedyEvidence | FeatureEvidence, Field(discriminator="kind")
+    ServingEvidence
+    | GreedyEvidence
+    | FeatureEvidence
+    | KernelCheckEvidence
+    | KernelAuditEvidence
+    | KernelTimingEvidence,
+    Field(discriminator="kind"),
 ]
 
 
@@ -289,6 +300,11 @@ InvalidCause = Literal[
     "throttled",
     "memory_error",
     "noisy_null_pair",
+    "missing_cases",
+    "contradicts_itself",
+    "implausible_time",
+    "wrong_answers",
+    "other_accelerator",
 ]
 """Stable names of the causes for which a cell cannot be judged."""
 
@@ -305,7 +321,9 @@ class CellInvalid(_CellBase):
     `client_bound`: the load client could not keep up. `not_steady`: the warm-up ended before its
     rounds took equally long. `speculation`: drafts were planned and did not run, or were useless.
     `noisy_null_pair`: the baseline differs from itself by more than the spread between pairs
-    explains."""
+    explains. `missing_cases`: a kernel package left out a declared op or group.
+    `contradicts_itself`: its command ended otherwise than its lines say. `implausible_time`: a time
+    below that of moving the bytes. `wrong_answers`: times of an op that is not right."""
     coverage: tuple[CellCoverage, ...]
     """Path coverage in each boot that finished the cell."""
     evidence: Evidence | None

@@ -25,6 +25,7 @@ from k3bundle.journal_rules import (
     cell_findings,
     snapshot_findings,
 )
+from k3bundle.kernel_rules import kernel_findings
 from k3bundle.machine_rules import machine_findings
 from k3bundle.manifest import Manifest
 from k3bundle.plan_rules import identity_findings, plan_findings
@@ -119,6 +120,7 @@ def consistency_findings(records: RunRecords, manifest: Manifest | None) -> list
         (layout.CELLS, cell_findings(records, journal)),
         (layout.COVERAGE, snapshot_findings(records, journal)),
         (layout.TELEMETRY, machine_findings(records, journal)),
+        (layout.KERNELS, kernel_findings(records, journal)),
         (layout.REQUESTS, request_findings(records, journal)),
         (layout.CELLS, completeness_findings(records, journal)),
     )

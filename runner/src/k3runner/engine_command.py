@@ -7,7 +7,7 @@ from pathlib import Path
 from k3bundle.plan import Deployment
 from k3runner.subjects.definition import Subject, SubjectArm
 
-__all__ = ["EngineCommand", "engine_command", "public_command"]
+__all__ = ["EngineCommand", "engine_command", "process_environment", "public_command"]
 
 _INHERITED = (
     *("HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "CUDA_VISIBLE_DEVICES"),
@@ -52,12 +52,7 @@ def engine_command(
         inherited: Environment of the runner; only names that are allowed go through.
         tools: Folder of `write_engine_tools`, last on the engine's PATH.
     """
-    environment = {name: inherited[name] for name in _INHERITED if name in inherited}
-    # What else lies on the user's PATH is no part of the engine; a subject may name more.
-    environment["PATH"] = f"{engine_python.parent}:{_SYSTEM_PATH}:{tools}"
-    environment["PYTHONNOUSERSITE"] = "1"
-    # An engine that hangs is aborted, and then writes where each of its threads was.
-    environment["PYTHONFAULTHANDLER"] = "1"
+    environment = process_environment(inherited, engine_python, tools)
     environment |= subject.engine.environment
     environment |= deployment.environment
     environment |= arm.spec.environment
@@ -74,6 +69,26 @@ def engine_command(
         *arm.spec.engine_arguments,
     )
     return EngineCommand(argv=argv, environment=environment, port=port)
+
+
+def process_environment(
+    inherited: Mapping[str, str], engine_python: Path, tools: Path
+) -> dict[str, str]:
+    """What every process of an engine's environment gets.
+
+    Args:
+        inherited: Environment of the runner; only names that are allowed go through, so that no
+            agent, token or key of the user does.
+        engine_python: Python of the engine's environment.
+        tools: Folder of programs, last on the PATH.
+    """
+    environment = {name: inherited[name] for name in _INHERITED if name in inherited}
+    # What else lies on the user's PATH is no part of the engine; a subject may name more.
+    environment["PATH"] = f"{engine_python.parent}:{_SYSTEM_PATH}:{tools}"
+    environment["PYTHONNOUSERSITE"] = "1"
+    # An engine that hangs is aborted, and then writes where each of its threads was.
+    environment["PYTHONFAULTHANDLER"] = "1"
+    return environment
 
 
 def public_command(argv: tuple[str, ...], places: Mapping[str, str]) -> tuple[str, ...]:

@@ -160,7 +160,12 @@ class EngineProcess:
 
 
 def start_engine(
-    command: EngineCommand, *, log: Path, folder: Path, user: OtherUser | None = None
+    command: EngineCommand,
+    *,
+    log: Path,
+    folder: Path,
+    user: OtherUser | None = None,
+    out: Path | None = None,
 ) -> EngineProcess:
     """Starts an engine.
 
@@ -169,13 +174,15 @@ def start_engine(
         log: File that output is appended to.
         folder: Working folder of the engine.
         user: User that it runs as; None: the runner's own.
+        out: File that standard output is appended to; None: the log.
 
     Raises:
         EngineError: The program could not be started at all.
     """
     supervisor = subprocess.Popen(
         [
-            *(sys.executable, "-I", engine_supervisor.__file__, str(log), str(folder)),
+            *(sys.executable, "-I", engine_supervisor.__file__),
+            *(str(log), "-" if out is None else str(out), str(folder)),
             "-" if user is None else f"{user.uid}:{user.gid}",
             *command.argv,
         ],

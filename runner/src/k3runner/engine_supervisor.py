@@ -4,9 +4,9 @@ Run as a script with the runner's Python in isolated mode; standard library only
 is the lifeline: a line `stop SECONDS` ends the engine, and so does the end of the input, which
 happens when the runner dies in whatever way. The first line is the engine's environment as JSON,
 since the supervisor may be root and nothing that an arm sets may reach its own loader. Arguments:
-log file, working folder, `UID:GID` of the engine or `-` for the supervisor's own, and the engine's
-command. Standard output gets one JSON line when the engine has started and one when nothing of it
-is left.
+log file, file for standard output or `-` for the log, working folder, `UID:GID` of the engine or
+`-` for the supervisor's own, and the engine's command. Standard output gets one JSON line when the
+engine has started and one when nothing of it is left.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _POLL_S = 0.02
 
 def main() -> int:
     """Starts the engine and waits for its end or for the runner's."""
-    log, folder, user, *command = sys.argv[1:]
+    log, out, folder, user, *command = sys.argv[1:]
     environment = json.loads(_first_line())
     uid, gid = (None, None) if user == "-" else map(int, user.split(":"))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -53,13 +53,13 @@ def main() -> int:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
 
-    with Path(log).open("ab") as sink:
+    with Path(log).open("ab") as sink, Path(log if out == "-" else out).open("ab") as said:
         # The supervisor has one thread, so running code between fork and exec is safe here.
         engine = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
+            stdout=said,
+            stderr=sink,
             cwd=folder,
             env=environment,
             process_group=0,

@@ -15,6 +15,7 @@ from k3bundle import layout
 from k3bundle.canonical import canonical_json
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.graph_record import GraphEvent
+from k3bundle.kernel_record import KernelLine
 from k3bundle.record import Record
 from k3bundle.request import RequestRecord
 from k3bundle.run import (
@@ -41,9 +42,13 @@ JOURNAL_FILES = (
     layout.COUNTERS,
     layout.TELEMETRY,
     layout.GRAPHS,
+    layout.KERNELS,
     layout.SEPARATION,
 )
-_RAW = (layout.REQUESTS, layout.COVERAGE, layout.COUNTERS, layout.TELEMETRY, layout.GRAPHS)
+_RAW = (
+    *(layout.REQUESTS, layout.COVERAGE, layout.COUNTERS, layout.TELEMETRY, layout.GRAPHS),
+    layout.KERNELS,
+)
 
 
 class Journal:
@@ -98,6 +103,10 @@ class Journal:
     def graphs(self, records: Iterable[GraphEvent]) -> None:
         """Notes tables of replayed graphs, or kernels in them."""
         self._append(layout.GRAPHS, records, sync=False)
+
+    def kernels(self, records: Iterable[KernelLine]) -> None:
+        """Notes what a kernel package said in a cell."""
+        self._append(layout.KERNELS, records, sync=False)
 
     def separation(self, record: SeparationRecord) -> None:
         """Notes how far an engine was kept from the referee."""

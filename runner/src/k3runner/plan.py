@@ -23,13 +23,14 @@ from k3runner.boot_order import boot_slots
 from k3runner.cell_fit import fit_cell
 from k3runner.errors import MachineError, UsageError
 from k3runner.greedy_scope import left_out_prompts
+from k3runner.package_plan import package_plan
 from k3runner.subjects.definition import Subject
 from k3runner.subjects.scope import Scope, SubjectDeployment, machine_problem
 from k3runner.tiers.loading import Tier
 
 __all__ = ["EXTERNAL_SUBJECT", "Pairing", "build_plan"]
 
-Pairing = Literal["paired", "single"]
+Pairing = Literal["paired", "single", "package"]
 
 EXTERNAL_SUBJECT = "existing server"
 """Name of the subject where a server is evaluated that the runner did not start."""
@@ -60,7 +61,8 @@ def build_plan(
         tier: Cells, boot order and gates.
         subject: The engine, its arms and deployments, and what it claims to serve.
         node: The machine; a cell that it cannot run becomes a skipped cell with the reason.
-        pairing: `paired` boots both arms; `single` uses one server that already runs.
+        pairing: `paired` boots both arms; `single` uses one server that already runs; `package`
+            asks a kernel package. A tier of kernel tasks knows no other.
         only: Deployments that the plan is restricted to; none: all of the subject.
 
     Returns:
@@ -71,8 +73,17 @@ def build_plan(
             or has no such deployment.
         MachineError: The machine can run no cell at all.
     """
+    if tier.kernels:
+        _refuse_engine_flags(tier, pairing, only)
+        return package_plan(tier, subject, node, _gates(tier.gates, subject))
     if pairing == "single":
         return _single_plan(tier, node, only)
+    if not subject.arms:
+        raise UsageError(
+            f"Subject {subject.name} is a kernel package without an engine, and tier {tier.name} "
+            "boots engines.",
+            "Use --tier kernels.",
+        )
     chosen = _restricted(subject, only)
     cells = tuple(_cells(tier, chosen, node))
     booted = {cell.deployment for cell in cells if not isinstance(cell, SkippedCell)}
@@ -98,6 +109,22 @@ def build_plan(
         gates=_gates(tier.gates, subject),
         limits=(*tier.limits, *subject.limits, *left_out_prompts(tier.cells, subject.scope)),
     )
+
+
+def _refuse_engine_flags(tier: Tier, pairing: Pairing, only: Sequence[str]) -> None:
+    if pairing == "single":
+        raise UsageError(
+            f"The tier {tier.name} asks a package and no server.", "Leave out --engine-url."
+        )
+    if tier.cells or tier.sweeps:
+        raise UsageError(
+            f"The tier {tier.name} sends no requests.", "Leave out --prompts and --trace."
+        )
+    if only:
+        raise UsageError(
+            f"The tier {tier.name} runs on one GPU, so there is no deployment to choose.",
+            "Leave out --deployment.",
+        )
 
 
 def _restricted(subject: Subject, only: Sequence[str]) -> Subject:

@@ -9,7 +9,7 @@ Warm-up is taken to be steady as soon as it can be.
 
 from dataclasses import dataclass
 
-from k3bundle.plan import Deployment, Plan, ServingCell
+from k3bundle.plan import Deployment, KernelCell, Plan, ServingCell
 from k3bundle.schedule import RunnableCell, cells_in, prompt_count
 from k3runner.load.steady import AGREEING_ROUNDS
 from k3runner.subjects.definition import DurationGuess
@@ -42,6 +42,10 @@ def plan_cost(plan: Plan, guess: DurationGuess) -> PlanCost:
     """
     deployments: dict[str, Deployment] = {one.name: one for one in plan.deployments}
     wall_s = gpu_s = 0.0
+    if plan.pairing == "package":
+        # What a package takes is its own; its commands are ended at their limits.
+        limits_s = sum(cell.limit_s for cell in plan.cells if isinstance(cell, KernelCell))
+        return PlanCost(boots=1, wall_s=limits_s, gpu_hours=limits_s / 3600)
     for slot in plan.boots:
         boot_s = guess.load_s + sum(cell_seconds(cell, guess) for cell in cells_in(plan, slot))
         wall_s += boot_s

@@ -22,6 +22,7 @@ from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, MachineError, UsageError
 from k3runner.events import BundleSealed, Event, Remark, RunFinished, RunStarted
 from k3runner.journal import Journal, mend, read_lines
+from k3runner.kernel_run import run_package
 from k3runner.local_config import dump_local_config, load_local_config
 from k3runner.nonce import choose_nonce
 from k3runner.plan import build_plan
@@ -202,26 +203,7 @@ def _execute(
         Journal(start.folder) as journal,
         RunWatch(config, start.folder, nonce=identity.nonce, places=places, emit=emit) as watch,
     ):
-        context = RunContext(
-            config=config,
-            plan=plan,
-            nonce=identity.nonce,
-            folder=start.folder,
-            journal=journal,
-            state=start.state,
-            attempt=start.attempt,
-            subject_sha256=sha256_hex(canonical_json(start.subject)),
-            model=start.facts.subject.model.name,
-            vocabulary=(
-                read_vocabulary(config.model_folder)
-                if config.model_folder is not None
-                else EXTERNAL_VOCABULARY
-            ),
-            prompt_files=read_prompts(config.prompt_file),
-            places=places,
-            watch=watch,
-            emit=emit,
-        )
+        context = _context(config, start, journal, watch, emit)
         _journal_attempt(context, torn_lines=start.torn_lines)
         asyncio.run(_run_boots(context))
     sealed = seal_run(start.folder, identity.run_id, signer, local_identities(places))
@@ -235,6 +217,38 @@ def _execute(
     )
 
 
+def _context(
+    config: RunConfig,
+    start: _Start,
+    journal: Journal,
+    watch: RunWatch,
+    emit: Callable[[Event], None],
+) -> RunContext:
+    facts = start.facts.subject
+    return RunContext(
+        config=config,
+        plan=start.plan,
+        nonce=start.identity.nonce,
+        folder=start.folder,
+        journal=journal,
+        state=start.state,
+        attempt=start.attempt,
+        subject_sha256=sha256_hex(canonical_json(start.subject)),
+        commit_sha=facts.change.commit_sha,
+        package_version=facts.engine.version,
+        model=facts.model.name,
+        vocabulary=(
+            read_vocabulary(config.model_folder)
+            if config.model_folder is not None
+            else EXTERNAL_VOCABULARY
+        ),
+        prompt_files=read_prompts(config.prompt_file),
+        places=_places(config, start.folder),
+        watch=watch,
+        emit=emit,
+    )
+
+
 async def _run_boots(context: RunContext) -> None:
     """Runs all slots in order. An engine that dies in a cell is started once more at once.
 
@@ -242,6 +256,9 @@ async def _run_boots(context: RunContext) -> None:
     attempt are in order.
     """
     for slot in context.plan.boots:
+        if context.plan.pairing == "package":
+            await run_package(context, slot)
+            continue
         if context.config.engine_url is not None:
             await run_existing_server(context, slot, context.config.engine_url)
             continue

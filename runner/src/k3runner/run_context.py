@@ -37,6 +37,10 @@ class RunContext:
     """Number of this attempt."""
     subject_sha256: str
     """Digest of the subject's facts as this start of the runner read them."""
+    commit_sha: str
+    """Commit under evaluation."""
+    package_version: str
+    """Version of the engine or of the kernel package, as it is installed."""
     model: str
     """Served model name."""
     vocabulary: Vocabulary

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from k3bundle.plan import Plan
 from k3bundle.run import CellEvent
-from k3bundle.schedule import RunnableCell, cells_in
+from k3bundle.schedule import DueCell, RunnableCell, cells_in, due_in
 
 __all__ = ["RunState", "RunnableCell", "state_of"]
 
@@ -22,10 +22,17 @@ class RunState:
     """(slot, cell) pairs that are finished."""
 
     def missing_cells(self, plan: Plan, slot: int) -> tuple[RunnableCell, ...]:
-        """Cells that the slot runs and has not finished, in plan order."""
+        """Cells with requests that the slot runs and has not finished, in plan order."""
         planned = next(one for one in plan.boots if one.slot == slot)
         return tuple(
             cell for cell in cells_in(plan, planned) if (slot, cell.cell_id) not in self.finished
+        )
+
+    def due_cells(self, plan: Plan, slot: int) -> tuple[DueCell, ...]:
+        """Cells of any kind that the slot runs and has not finished, in plan order."""
+        planned = next(one for one in plan.boots if one.slot == slot)
+        return tuple(
+            cell for cell in due_in(plan, planned) if (slot, cell.cell_id) not in self.finished
         )
 
 

@@ -216,10 +216,11 @@ def _refuse_other_gpus(folder: Path, gpus: GpuReader | NvmlAbsent, nonce: str) -
 
 def subject_files(config: RunConfig) -> tuple[Path, ...]:
     """What both arms are made of: what one of them changes there, the other one runs."""
-    if config.engine_python is None or config.model_folder is None:
+    if config.engine_python is None:
         return ()
     overlays = (arm.overlay for arm in config.subject.arms if arm.overlay is not None)
-    return (config.engine_python.parent.parent, config.model_folder, *overlays)
+    model = () if config.model_folder is None else (config.model_folder,)
+    return (config.engine_python.parent.parent, *model, *overlays)
 
 
 def _has_bytecode(config: RunConfig) -> bool:
@@ -231,10 +232,11 @@ def _has_bytecode(config: RunConfig) -> bool:
 
 
 def _engine_user(config: RunConfig) -> OtherUser | SameUser:
-    if config.engine_python is None or config.model_folder is None:
+    if config.engine_python is None:
         return SameUser("The server was not started by the runner.")
+    model = () if config.model_folder is None else sorted(config.model_folder.iterdir())
     return choose_engine_user(
         config.engine_user,
         engine_python=config.engine_python,
-        readable=[*subject_files(config), *sorted(config.model_folder.iterdir())],
+        readable=[*subject_files(config), *model],
     )

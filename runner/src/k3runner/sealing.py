@@ -32,6 +32,7 @@ _FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     layout.TELEMETRY: ("reason", "host_unread"),
     layout.GRAPHS: ("kernels",),
     layout.SEPARATION: ("why_same", "alterations"),
+    layout.KERNELS: ("sentences", "file", "kernel", "findings", "facts"),
     layout.ISOLATION: ("files", "selections", "writes", "returns", "notes"),
 }
 """Fields that hold text of the engine or the machine. Measured values are never touched."""

@@ -68,7 +68,7 @@ class RunConfig:
     subject_source: str
     """Where the subject was loaded from: a shipped name, or an absolute path."""
     pairing: Pairing
-    """`single` exactly when `engine_url` is given."""
+    """`single` exactly when `engine_url` is given, `package` where the tier asks a package."""
     engine_python: Path | None
     """Python of the engine's environment; None for an existing server."""
     engine_url: str | None
@@ -76,7 +76,7 @@ class RunConfig:
     engine_port: int | None
     """Port for booted engines; None: a free one per boot."""
     model_folder: Path | None
-    """Folder of the served model; may be None only for an existing server."""
+    """Folder of the served model; may be None only for an existing server or a kernel package."""
     runs_folder: Path
     """Where the run folder is created."""
     key_path: Path
@@ -118,7 +118,7 @@ def resolve(
     Args:
         environ: The process environment (`os.environ`); passed in so that tests own it.
         tier: Name of the tier.
-        subject: Shipped subject name or path of a subject file; default `k3-tiny`.
+        subject: Shipped subject name or path of a subject file; None: that of the tier.
         engine_python: Python of the engine's environment.
         engine_url: An existing OpenAI-compatible server; nothing is booted then.
         model: Model folder.
@@ -136,25 +136,23 @@ def resolve(
         MachineError: The engine's Python or the model is not there.
     """
     tier_found = load_tier_with(tier, prompts, trace)
-    source = subject or "k3-tiny"
+    source = subject or tier_found.subject
     subject_found = load_subject(source)
     if engine_url is not None:
         _check_url(engine_url, "--engine-url")
-        python_found = None
-        model_text = str(model) if model else environ.get("K3EVAL_MODEL")
-        model_found = _existing_model(Path(model_text)) if model_text else None
-    else:
+    python_found = None
+    if engine_url is None:
         python_found = _existing_python(
             engine_python or Path(environ.get("K3EVAL_ENGINE_PYTHON") or _ENGINE_PYTHON)
         )
-        model_found = _existing_model(model or Path(environ.get("K3EVAL_MODEL") or _MODEL))
+    model_found = _model(tier_found, engine_url, model, environ)
     if registry is not None:
         _check_url(registry, "--registry")
     return RunConfig(
         tier=tier_found,
         subject=subject_found,
         subject_source=str(Path(source).absolute()) if source.endswith(".toml") else source,
-        pairing="paired" if engine_url is None else "single",
+        pairing=_pairing(tier_found, engine_url),
         engine_python=python_found,
         engine_url=None if engine_url is None else engine_url.rstrip("/"),
         engine_port=_port(environ.get("K3EVAL_ENGINE_PORT")),
@@ -169,6 +167,24 @@ def resolve(
         trace_file=None if trace is None else trace.absolute(),
         only_deployments=tuple(deployments),
     )
+
+
+def _model(
+    tier: Tier, engine_url: str | None, flag: Path | None, environ: Mapping[str, str]
+) -> Path | None:
+    """The model's folder; None where nothing is served, or where only its name is known."""
+    if tier.kernels:
+        return None
+    named = str(flag) if flag else environ.get("K3EVAL_MODEL")
+    if engine_url is not None:
+        return _existing_model(Path(named)) if named else None
+    return _existing_model(Path(named or _MODEL))
+
+
+def _pairing(tier: Tier, engine_url: str | None) -> Pairing:
+    if engine_url is not None:
+        return "single"
+    return "package" if tier.kernels else "paired"
 
 
 def resolve_runs(flag: Path | None, environ: Mapping[str, str]) -> Path:

@@ -1,17 +1,25 @@
 """Reads what is evaluated, and says what changed between two attempts of one run."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from k3bundle.environment import NodeFacts
-from k3bundle.subject import ChangeUnderTest, EngineBuild, ImageFacts, SubjectFacts
+from k3bundle.subject import (
+    ChangeUnderTest,
+    EngineBuild,
+    ImageFacts,
+    ModelIdentity,
+    SubjectFacts,
+)
 from k3runner.effective_config import flatten_config
 from k3runner.errors import MachineError
 from k3runner.installed_files import EXTERNAL_VERSION, read_installed_engine
 from k3runner.model_files import external_model, read_model_identity
 from k3runner.node_facts import read_node_facts
+from k3runner.package_plan import package_of
 from k3runner.plan import EXTERNAL_SUBJECT
 from k3runner.settings import RunConfig
+from k3runner.subjects.definition import EngineLaunch
 
 __all__ = ["Facts", "read_facts", "refuse_changed"]
 
@@ -45,7 +53,11 @@ def read_facts(
     """
     name = config.subject.name
     remarks: tuple[str, ...] = ()
-    if external_model_name is not None or not config.engine_python or not config.model_folder:
+    if config.pairing == "package" and config.engine_python is not None:
+        installed = read_installed_engine(_package_launch(config), config.engine_python)
+        engine, remarks = installed.build, installed.remarks
+        model = ModelIdentity(name="no model", revision="none", random_weights=False, files=())
+    elif external_model_name is not None or not config.engine_python or not config.model_folder:
         engine = _external_engine(config.subject.engine.name)
         model = external_model(external_model_name or EXTERNAL_VERSION)
         name = EXTERNAL_SUBJECT
@@ -63,6 +75,17 @@ def read_facts(
             model=model,
         ),
         node=read_node_facts(remarks=remarks),
+    )
+
+
+def _package_launch(config: RunConfig) -> EngineLaunch:
+    """The package in the place of the engine: its files are compared with their RECORD."""
+    package = package_of(config.subject)
+    return replace(
+        config.subject.engine,
+        name=package.name,
+        distributions=(package.name,),
+        path_distributions=(),
     )
 
 

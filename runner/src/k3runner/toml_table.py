@@ -33,6 +33,10 @@ class Table:
         """Whether nothing is left to read."""
         return not self._values
 
+    def has(self, key: str) -> bool:
+        """Whether a key is there and was not read yet."""
+        return key in self._values
+
     def take(self, key: str, kind: type[T], default: T | None = None) -> T:
         """Removes and returns a value.
 

@@ -140,4 +140,7 @@ def cell_phrase(cell: CellPlan) -> str:
         )
     if cell.kind == "feature":
         return f"{cell.feature.replace('_', ' ')}, {plural(cell.request_count, 'prompt')}"
+    if cell.kind == "kernel":
+        groups = f", {' and '.join(cell.groups)} cases" if cell.groups else ""
+        return f"{cell.task} of {plural(len(cell.ops), 'op')}{groups}"
     return f"skipped: {visible(cell.reason)}"

@@ -17,14 +17,10 @@ from k3bundle.verdict import (
     CellInconclusive,
     CellInvalid,
     CellPass,
-    FeatureEvidence,
-    GreedyEvidence,
-    ServingEvidence,
+    Evidence,
 )
 
 __all__ = ["CellContext"]
-
-_Evidence = ServingEvidence | GreedyEvidence | FeatureEvidence
 
 
 @dataclass(frozen=True)
@@ -93,25 +89,25 @@ class CellContext:
         """Say which arm was not served by its expected path."""
         return coverage_problem(self.readings, self.plan)
 
-    def passed(self, reason: str, evidence: _Evidence) -> CellPass:
+    def passed(self, reason: str, evidence: Evidence) -> CellPass:
         """Everything held."""
         return CellPass(
             cell_id=self.cell_id, reason=clip(reason), coverage=self._records(), evidence=evidence
         )
 
-    def failed(self, reason: str, evidence: _Evidence) -> CellFail:
+    def failed(self, reason: str, evidence: Evidence) -> CellFail:
         """The candidate fell short."""
         return CellFail(
             cell_id=self.cell_id, reason=clip(reason), coverage=self._records(), evidence=evidence
         )
 
-    def inconclusive(self, reason: str, evidence: _Evidence) -> CellInconclusive:
+    def inconclusive(self, reason: str, evidence: Evidence) -> CellInconclusive:
         """The interval holds the threshold."""
         return CellInconclusive(
             cell_id=self.cell_id, reason=clip(reason), coverage=self._records(), evidence=evidence
         )
 
-    def invalid(self, problem: Problem, evidence: _Evidence | None) -> CellInvalid:
+    def invalid(self, problem: Problem, evidence: Evidence | None) -> CellInvalid:
         """The cell cannot be judged."""
         return CellInvalid(
             cell_id=self.cell_id,

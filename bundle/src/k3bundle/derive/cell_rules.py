@@ -5,19 +5,18 @@ feature request which the baseline answers falls short, whatever else holds, so 
 never improves a result.
 """
 
-from collections.abc import Callable
-
 from k3bundle.bundle import RunRecords
 from k3bundle.derive.cell_context import CellContext
 from k3bundle.derive.feature_rule import judge_feature
 from k3bundle.derive.greedy_rule import judge_greedy
+from k3bundle.derive.kernel_rule import judge_kernel, wrong_ops
 from k3bundle.derive.path_coverage import read_coverage
 from k3bundle.derive.plan_shape import null_pairs, pairs
 from k3bundle.derive.selection import Selection
 from k3bundle.derive.serving_rule import judge_serving
 from k3bundle.derive.synthetic import synthetic_acceptance
-from k3bundle.plan import CellPlan, GreedyCell, Plan, ServingCell, SkippedCell
-from k3bundle.schedule import RunnableCell
+from k3bundle.plan import GreedyCell, KernelCell, Plan, ServingCell, SkippedCell
+from k3bundle.schedule import DueCell, RunnableCell
 from k3bundle.verdict import CellResult, CellSkipped
 
 __all__ = ["judge_cells"]
@@ -30,7 +29,7 @@ def judge_cells(records: RunRecords, selection: Selection) -> tuple[CellResult, 
     comparisons = _null_comparisons(records.plan)
     synthetic = synthetic_acceptance(records)
 
-    def context(cell: RunnableCell) -> CellContext:
+    def context(cell: DueCell) -> CellContext:
         cell_id = cell.cell_id
         boots = selection.boots(cell_id)
         missing = selection.missing_slots(cell_id)
@@ -43,11 +42,27 @@ def judge_cells(records: RunRecords, selection: Selection) -> tuple[CellResult, 
             pairs=tuple(p for p in complete_pairs if p.baseline.deployment == cell.deployment),
             null_pairs=tuple(p for p in null if p.first.deployment == cell.deployment),
             null_comparisons=comparisons,
-            readings=tuple(read_coverage(boot, records.plan, cell) for boot in boots),
+            readings=(
+                ()
+                if isinstance(cell, KernelCell)
+                else tuple(read_coverage(boot, records.plan, cell) for boot in boots)
+            ),
             synthetic=synthetic,
         )
 
-    return tuple(_judge(cell, context) for cell in records.plan.cells)
+    wrong = wrong_ops(records.plan, selection)
+
+    def judge(cell: DueCell) -> CellResult:
+        if isinstance(cell, KernelCell):
+            return judge_kernel(context(cell), cell, wrong, records.environment)
+        return _judge(cell, context(cell))
+
+    return tuple(
+        CellSkipped(cell_id=cell.cell_id, reason=cell.reason)
+        if isinstance(cell, SkippedCell)
+        else judge(cell)
+        for cell in records.plan.cells
+    )
 
 
 def _null_comparisons(plan: Plan) -> int:
@@ -57,11 +72,9 @@ def _null_comparisons(plan: Plan) -> int:
     return sum(pair.first.deployment == cell.deployment for pair in null for cell in serving)
 
 
-def _judge(cell: CellPlan, context: Callable[[RunnableCell], CellContext]) -> CellResult:
-    if isinstance(cell, SkippedCell):
-        return CellSkipped(cell_id=cell.cell_id, reason=cell.reason)
+def _judge(cell: RunnableCell, context: CellContext) -> CellResult:
     if isinstance(cell, ServingCell):
-        return judge_serving(context(cell), cell)
+        return judge_serving(context, cell)
     if isinstance(cell, GreedyCell):
-        return judge_greedy(context(cell), cell)
-    return judge_feature(context(cell), cell)
+        return judge_greedy(context, cell)
+    return judge_feature(context, cell)

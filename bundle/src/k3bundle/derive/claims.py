@@ -22,6 +22,7 @@ from k3bundle.derive.claim_parts import (
 )
 from k3bundle.derive.faster_claim import judge_faster
 from k3bundle.derive.isolation import Isolation
+from k3bundle.derive.kernel_claims import package_claims
 from k3bundle.derive.plan_shape import slots_of
 from k3bundle.derive.sentences import counted, listed
 from k3bundle.plan import Plan, SkippedCell
@@ -53,6 +54,8 @@ def judge_claims(
         cells: The result of every planned cell, in plan order.
     """
     plan = records.plan
+    if plan.pairing == "package":
+        return package_claims(plan, isolation, cells)
 
     def of_kind(kind: str) -> list[CellResult]:
         pairs = zip(plan.cells, cells, strict=True)

@@ -43,18 +43,22 @@ class ClientReading:
     """Requests whose tokens per event are estimates."""
     steady: bool | None
     """Whether warm-up ended steady; None when the plan asks for too few rounds to tell."""
+    silent: bool = False
+    """Whether the client recorded nothing of itself, so that nothing above is known."""
 
 
 def read_client(
-    client: ClientStats, measured: Sequence[RequestRecord], concurrency: int
+    client: ClientStats | None, measured: Sequence[RequestRecord], concurrency: int
 ) -> ClientReading:
     """Read what a client recorded of itself and what its requests say about it.
 
     Args:
-        client: From the line that says that the cell finished.
+        client: From the line that says that the cell finished; None: it says nothing.
         measured: The measured requests of that boot.
         concurrency: Planned requests in flight.
     """
+    if client is None:
+        return ClientReading(0.0, 0.0, 0.0, None, None, 0, None, silent=True)
     return ClientReading(
         cpu_share=max((p.cpu_ns / p.wall_ns for p in client.processes if p.wall_ns), default=0.0),
         lag_ms_p99=max(process.lag_ms_p99 for process in client.processes),
@@ -77,6 +81,8 @@ def client_problem(reading: ClientReading, cell: ServingCell, gates: Gates) -> P
     Returns:
         The first problem, its sentence without a full stop; None when there is none.
     """
+    if reading.silent:
+        return Problem("client_bound", "the load client recorded nothing of itself")
     late = _late(reading, gates)
     if late is not None:
         return Problem("client_bound", late)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from k3bundle.derive.faster_claim import speed_cells
+from k3bundle.derive.kernel_headline import kernel_numbers
 from k3bundle.derive.selection import Selection
 from k3bundle.derive.speed_rule import throughput
 from k3bundle.plan import Plan, ServingCell
@@ -29,6 +30,8 @@ def headline_numbers(
         cells: The result of every planned cell, in plan order.
         selection: The records that count.
     """
+    if plan.pairing == "package":
+        return tuple(kernel_numbers(cells))
     return (
         *_speed(plan, cells),
         *_coverage(plan, cells),

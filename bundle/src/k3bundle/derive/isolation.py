@@ -43,13 +43,21 @@ def judge_isolation(records: RunRecords, selection: Selection) -> Isolation:
     engine = records.subject.engine
     if engine.differences:
         files = listed([f"{d.path} ({d.kind})" for d in engine.differences])
-        found = counted(len(engine.differences), "engine file differs", "engine files differ")
+        whose = "package" if records.plan.pairing == "package" else "engine"
+        found = counted(len(engine.differences), f"{whose} file differs", f"{whose} files differ")
         return Isolation("FAIL", f"{found} from the RECORD of the installed wheel: {files}.")
-    if records.plan.pairing == "single":
-        return Isolation("NOT_CLAIMED", "One server was measured; there is no arm to compare with.")
+    if records.plan.pairing != "paired":
+        return Isolation("NOT_CLAIMED", _one_arm(records))
     if engine.files_checked == 0:
         return Isolation("INVALID", "No engine file was compared with the RECORD of its wheel.")
     return _judge_configurations(records, selection)
+
+
+def _one_arm(records: RunRecords) -> str:
+    """Why there is nothing to compare."""
+    if records.plan.pairing == "single":
+        return "One server was measured; there is no arm to compare with."
+    return f"No engine ran, so there are no arms to compare.{_separation_words(records)}"
 
 
 def _alteration(records: RunRecords) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from k3bundle.derive.sentences import quote
 from k3bundle.plan import BootSlot, Plan
-from k3bundle.schedule import RunnableCell, runs_in
+from k3bundle.schedule import DueCell, runs_in
 from k3bundle.subject import ArmName, ArmSpec
 
 __all__ = ["NullPair", "Pair", "arm", "null_pairs", "pairs", "plan_problem", "slots", "slots_of"]
@@ -49,7 +49,7 @@ def slots(plan: Plan) -> tuple[BootSlot, ...]:
     return tuple(by_number[number] for number in sorted(by_number))
 
 
-def slots_of(plan: Plan, cell: RunnableCell) -> tuple[BootSlot, ...]:
+def slots_of(plan: Plan, cell: DueCell) -> tuple[BootSlot, ...]:
     """The slots in which a cell is to run, in order."""
     return tuple(slot for slot in slots(plan) if runs_in(cell, slot))
 

@@ -15,6 +15,7 @@ from k3bundle.bundle import RunRecords
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.derive.plan_shape import slots, slots_of
 from k3bundle.graph_record import GraphTable, KernelProfile
+from k3bundle.kernel_record import KernelLine
 from k3bundle.plan import BootSlot, SkippedCell
 from k3bundle.request import RequestRecord
 from k3bundle.run import CellFinished
@@ -73,6 +74,8 @@ class CellBoot:
     """Kernels of graphs by size, from a profile of the boot."""
     gpu_indices: frozenset[int]
     """Accelerators that were sampled in the boot, as the runner said at its start."""
+    kernels: tuple[KernelLine, ...] = ()
+    """What a kernel package said in the cell, in order."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,9 @@ def select(records: RunRecords) -> Selection:
     counters = _brackets(records.counters)
     graphs = _brackets(event for event in records.graphs if event.event == "table")
     telemetry = _telemetry(records)
+    kernels: dict[_Key, list[KernelLine]] = defaultdict(list)
+    for line in records.kernels:
+        kernels[line.boot_id, line.cell_id].append(line)
     cells: dict[str, list[CellBoot]] = defaultdict(list)
     for number, cell_id in sorted(first):
         event = first[number, cell_id]
@@ -141,6 +147,7 @@ def select(records: RunRecords) -> Selection:
             samples=tuple(sorted(telemetry.samples.get(key, ()), key=lambda s: s.at_ns)),
             telemetry_missing=telemetry.missing.get(key),
             gpu_indices=telemetry.gpus.get(boot_id, frozenset()),
+            kernels=tuple(kernels.get(key, ())),
         )
         cells[cell_id].append(boot)
     return Selection(

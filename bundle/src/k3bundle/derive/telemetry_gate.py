@@ -22,7 +22,7 @@ from k3bundle.gates import Gates
 from k3bundle.request import RequestRecord
 from k3bundle.telemetry import TelemetrySample
 
-__all__ = ["SLOWED", "TelemetryReading", "read_telemetry", "telemetry_problem"]
+__all__ = ["SLOWED", "TelemetryReading", "read_telemetry", "read_window", "telemetry_problem"]
 
 SLOWED: Final = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 """NVML's bits for software power cap, hardware slowdown, software and hardware thermal slowdown,
@@ -55,12 +55,23 @@ def read_telemetry(boot: CellBoot, measured: Sequence[RequestRecord]) -> Telemet
         boot: The boot with its samples, by time.
         measured: The measured requests of that boot.
     """
+    begin = min((request.sent_at_ns for request in measured), default=0)
+    end = max((request.sent_at_ns + request.ended_at_ns for request in measured), default=begin)
+    return read_window(boot, begin, end)
+
+
+def read_window(boot: CellBoot, begin: int, end: int) -> TelemetryReading:
+    """Read the telemetry of a stretch of a cell.
+
+    Args:
+        boot: The boot with its samples, by time.
+        begin: Start of the stretch in nanoseconds, on the cell's clock.
+        end: Its end.
+    """
     samples = [sample for sample in boot.samples if sample.gpus]
     if not samples:
         said = _NO_GPU if boot.samples else _NO_LINE
         return TelemetryReading(None, None, boot.telemetry_missing or said)
-    begin = min((request.sent_at_ns for request in measured), default=0)
-    end = max((request.sent_at_ns + request.ended_at_ns for request in measured), default=begin)
     inside = [sample for sample in samples if begin <= sample.at_ns <= end]
     stamps = [begin, *(sample.at_ns for sample in inside), end]
     gap = max(later - earlier for earlier, later in itertools.pairwise(stamps))

@@ -18,6 +18,7 @@ from k3bundle.derive.plan_shape import pairs
 from k3bundle.derive.regressions import find_regressions
 from k3bundle.derive.selection import Selection, select
 from k3bundle.derive.sentences import clip, counted, listed, percent
+from k3bundle.kernel_evidence import KernelTimingEvidence
 from k3bundle.plan import Plan
 from k3bundle.standard_gates import looser_than_standard
 from k3bundle.verdict import (
@@ -59,7 +60,11 @@ def derive(records: RunRecords) -> Verdict:
     headline = headline_numbers(records.plan, cells, selection)
     found = list(_findings(records.plan, isolation, cells, claims))
     status: _Status = "PASS"
-    words = _pass_words(records.plan, cells, headline)
+    words = (
+        _package_words(claims, cells)
+        if records.plan.pairing == "package"
+        else _pass_words(records.plan, cells, headline)
+    )
     for candidate in _WORST_FIRST:
         reasons = [reason for found_status, reason in found if found_status == candidate]
         if reasons:
@@ -137,14 +142,33 @@ def _findings(
     elif isolation.status == "INVALID":
         yield ("INCOMPLETE" if isolation.for_want_of_boots else "INVALID"), isolation.sentence
     for claim in claims:
-        if claim.status == "NOT_CLAIMED" and (claim.name != "faster" or plan.gates.claims_speed):
+        if claim.status == "NOT_CLAIMED" and _is_owed(claim, plan):
             yield "INCOMPLETE", f"Not claimed: {claim.name}. {claim.sentence}"
+
+
+def _is_owed(claim: Claim, plan: Plan) -> bool:
+    """Whether a plan that passes has to make the claim."""
+    if plan.pairing == "package":
+        return claim.name == "correct"
+    return claim.name != "faster" or plan.gates.claims_speed
 
 
 def _words(status: _Status, reasons: Sequence[str]) -> str:
     rest = len(reasons) - 1
     more = f" {counted(rest, f'more finding is {status}', f'more findings are {status}')}."
     return f"{clip(reasons[0], 1500)}{more if rest else ''}"
+
+
+def _package_words(claims: Sequence[Claim], cells: Sequence[CellResult]) -> str:
+    correct = next(claim for claim in claims if claim.name == "correct")
+    timed = sum(
+        len(cell.evidence.timings)
+        for cell in cells
+        if not isinstance(cell, CellSkipped) and isinstance(cell.evidence, KernelTimingEvidence)
+    )
+    said = correct.sentence[:1].lower() + correct.sentence[1:].rstrip(".")
+    times = f"; {counted(timed, 'case')} timed" if timed else ""
+    return f"{said}{times}. Nothing is said of serving."
 
 
 def _pass_words(plan: Plan, cells: Sequence[CellResult], headline: Sequence[HeadlineNumber]) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 from k3bundle.canonical import canonical_json, sha256_hex
-from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, ServingCell, SkippedCell
+from k3bundle.plan import CellPlan, FeatureCell, GreedyCell, ServingCell
 from k3bundle.request import Completed, Failed, RequestRecord, StreamEvent, TokenLogprob
 from k3bundle.subject import ArmName
 
@@ -128,7 +128,7 @@ def _token_ids(
     seed = "other" if variant == "other_seed" else "same"
     key = f"{context.nonce}/{cell.cell_id}/{index}/{seed}"
     first = hashlib.sha256(key.encode()).digest()[:_DIGEST_TOKENS]
-    count = _DIGEST_TOKENS if isinstance(cell, FeatureCell | SkippedCell) else cell.output_tokens
+    count = cell.output_tokens if isinstance(cell, ServingCell | GreedyCell) else _DIGEST_TOKENS
     tokens = tuple((first * (count // _DIGEST_TOKENS + 1))[:count])
     differs = context.greedy_differs and context.arm == "candidate" and index == 0
     if isinstance(cell, GreedyCell) and differs:

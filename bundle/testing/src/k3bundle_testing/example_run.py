@@ -173,6 +173,7 @@ def files_of(records: RunRecords) -> dict[str, bytes]:
         layout.SUBJECT: canonical_json(records.subject),
         layout.TELEMETRY: _lines(records.telemetry),
         **({layout.GRAPHS: _lines(records.graphs)} if records.graphs else {}),
+        **({layout.KERNELS: _lines(records.kernels)} if records.kernels else {}),
         layout.LOG_PREFIX + "boot-0.0.log": b"INFO engine ready\n",
     }
 

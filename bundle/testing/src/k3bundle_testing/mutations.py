@@ -2,8 +2,9 @@
 
 The kinds go from clumsy to careful: bytes of the bundle file; content of a file inside; that with
 digests made right; and, with digests and signature made right, an edited verdict, an edited plan, a
-lost or doubled line of the journal, or a signer whom nobody knows. What cannot be told from an
-honest run, such as other times in records that are sealed anew, is not among them.
+lost or doubled line of the journal or of a kernel package, or a signer whom nobody knows. What
+cannot be told from an honest run, such as other times in records that are sealed anew, is not among
+them.
 
 Usage: python -m k3bundle_testing.mutations COUNT
 """
@@ -29,9 +30,10 @@ from k3bundle.policy import Policy
 from k3bundle.seal import assemble
 from k3bundle.verify import verify
 from k3bundle_testing.defect import changed, good_files, good_verdict, resealed
+from k3bundle_testing.example_kernels import good_kernel_records
 from k3bundle_testing.example_run import files_of, good_records
 from k3bundle_testing.sealing import SEALED_AT_UTC, sealed_archive, sealed_bundle
-from k3bundle_testing.signers import other_signer, signer_fingerprint
+from k3bundle_testing.signers import example_signer, other_signer, signer_fingerprint
 
 __all__ = ["KINDS", "Mutation", "judge", "main", "mutate"]
 
@@ -159,6 +161,35 @@ def _journal_line(chooser: random.Random) -> Mutation:
     return Mutation("journal_line", resealed(raw, good_verdict()))
 
 
+def _kernel_line(chooser: random.Random) -> Mutation:
+    """A line of a kernel package is lost, doubled or worse than the stored verdict says."""
+    records = good_kernel_records()
+    raw = files_of(records)
+    lines = raw[layout.KERNELS].split(b"\n")[:-1]
+    at = chooser.randrange(len(lines))
+    match chooser.randrange(3):
+        case 0:
+            del lines[at]
+        case 1:
+            lines.insert(at, lines[at])
+        case _:
+            lines[at] = _worse(json.loads(lines[at]), chooser)
+    raw[layout.KERNELS] = b"".join(line + b"\n" for line in lines)
+    verdict = derive(records)
+    return Mutation("kernel_line", assemble(raw, records, verdict, example_signer(), SEALED_AT_UTC))
+
+
+def _worse(line: dict[str, Any], chooser: random.Random) -> bytes:
+    """The line with one value that the verdict follows from."""
+    changes: dict[str, dict[str, Any]] = {
+        "case": {"outcome": chooser.choice(["failed", "errored"])},
+        "audit": {"findings": [{"code": "before-wait", "at": 16, "why": "It comes early."}]},
+        "timing": {"latency_us": line.get("latency_us", 1.0) * 1.5},
+        "command": {"exit_code": 1},
+    }
+    return canonical_json({**line, **changes[line["kind"]]})
+
+
 def _stranger(chooser: random.Random) -> Mutation:
     """Good records of another nonce, sealed with a key that the reader does not know."""
     records = good_records(nonce=chooser.randbytes(32).hex())
@@ -174,6 +205,7 @@ KINDS: Final[dict[str, Callable[[random.Random], Mutation]]] = {
     "verdict": _verdict,
     "plan": _plan,
     "journal_line": _journal_line,
+    "kernel_line": _kernel_line,
     "stranger": _stranger,
 }
 """Kind -> how it is made."""

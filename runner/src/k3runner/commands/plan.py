@@ -51,9 +51,9 @@ def plan(
     from k3runner.tiers.own_files import load_tier_with  # noqa: PLC0415
 
     pairing: Pairing = "paired" if engine_url is None else "single"
-    definition = load_subject(subject or "k3-tiny")
     facts = read_node_facts() if node is None else load_node_facts(node)
     loaded = load_tier_with(tier, prompts, trace)
+    definition = load_subject(subject or loaded.subject)
     found = build_plan(loaded, definition, facts, pairing, deployment or ())
     if as_json:
         typer.echo(canonical_json(found).decode())

@@ -32,7 +32,7 @@ def plan_table(plan: Plan, cost: PlanCost) -> str:
         "What this run cannot show",
         *(f"  - {visible(limit)}" for limit in plan.limits),
         "",
-        _cost(cost),
+        _cost(cost, plan),
         f"Plan digest {plan_sha256(plan)}",
     ]
     return "\n".join(lines)
@@ -41,6 +41,8 @@ def plan_table(plan: Plan, cost: PlanCost) -> str:
 def _pairing(plan: Plan) -> str:
     if plan.pairing == "single":
         return "one existing server: nothing is compared"
+    if plan.pairing == "package":
+        return "a kernel package: no engine is booted"
     return "paired boots"
 
 
@@ -103,10 +105,11 @@ def _role(cell: ServingCell, plan: Plan) -> str:
     return "must be faster"
 
 
-def _cost(cost: PlanCost) -> str:
+def _cost(cost: PlanCost, plan: Plan) -> str:
     gpus = f", {digits(cost.gpu_hours, 2)} GPU-hours" if cost.gpu_hours else ""
+    how = "At most" if plan.pairing == "package" else "About"
     return (
-        f"About {seconds(cost.wall_s)} in {plural(cost.boots, 'boot')}{gpus}; an estimate that "
+        f"{how} {seconds(cost.wall_s)} in {plural(cost.boots, 'boot')}{gpus}; an estimate that "
         "nothing is judged by"
     )
 

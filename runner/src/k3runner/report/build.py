@@ -15,6 +15,7 @@ from k3runner.report.charts import (
 )
 from k3runner.report.facts import attempt_rows, boot_rows, fact_groups
 from k3runner.report.isolation import audit_view, separation_rows
+from k3runner.report.kernels import kernels_view
 from k3runner.report.machine import machine_view
 from k3runner.report.rates import rate_charts
 from k3runner.report.view import ClaimCard, HeadlineView, ReportView, SealView
@@ -73,6 +74,7 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
         audit=audit_view(records.isolation),
         separation=separation_rows(records),
         machine=machine_view(records, verdict),
+        kernels=kernels_view(verdict),
         boots=boot_rows(records),
         attempts=attempt_rows(records),
         facts=fact_groups(records),
@@ -116,8 +118,8 @@ def _commands(records: RunRecords, seal: SealView | None) -> tuple[tuple[str, st
         f"--repository {change.repository} --pull-request {change.pull_request} "
         f"--commit {change.commit_sha}"
     )
-    paired = records.plan.pairing == "paired"
-    what = f"--subject {shlex.quote(records.subject.subject)}" if paired else "--engine-url URL"
+    served = records.plan.pairing == "single"
+    what = "--engine-url URL" if served else f"--subject {shlex.quote(records.subject.subject)}"
     only = "".join(f" --deployment {name}" for name in records.plan.only_deployments)
     plan_flags = f"--tier {records.plan.tier} {what}{only}"
     commands = [

@@ -15,6 +15,7 @@ from k3bundle.verdict import (
     ServingEvidence,
     Verdict,
 )
+from k3runner.report.kernels import kernel_numbers
 from k3runner.report.view import CellRow
 from k3runner.wording import cell_phrase, count_text, digits, milliseconds, percent
 
@@ -56,7 +57,9 @@ def _evidence(evidence: Evidence | None) -> tuple[tuple[str, str], ...]:
         return ()
     if isinstance(evidence, ServingEvidence):
         return _serving(evidence)
-    return _greedy(evidence) if isinstance(evidence, GreedyEvidence) else _feature(evidence)
+    if isinstance(evidence, GreedyEvidence):
+        return _greedy(evidence)
+    return _feature(evidence) if isinstance(evidence, FeatureEvidence) else kernel_numbers(evidence)
 
 
 def _serving(evidence: ServingEvidence) -> tuple[tuple[str, str], ...]:

@@ -103,8 +103,7 @@ def conditions_view(records: RunRecords, verdict: Verdict, seal: SealView | None
         trust=trust_of(seal)[0],
         lines=(
             *_accelerators(records),
-            *_parallelism(plan, judged),
-            *_bounds(plan, judged),
+            *(() if plan.pairing == "package" else _serving(plan, judged)),
             *_features(judged),
         ),
         loads=_loads(judged),
@@ -129,6 +128,11 @@ def _accelerators(records: RunRecords) -> Iterable[ConditionLine]:
         )
     if not gpus and not declared:
         yield ConditionLine("GPU", "none needed", "measured", records.environment.cpu_model)
+
+
+def _serving(plan: Plan, judged: Sequence[_Judged]) -> Iterable[ConditionLine]:
+    yield from _parallelism(plan, judged)
+    yield from _bounds(plan, judged)
 
 
 def _parallelism(plan: Plan, judged: Sequence[_Judged]) -> Iterable[ConditionLine]:
@@ -226,6 +230,9 @@ def _features(judged: Sequence[_Judged]) -> Iterable[ConditionLine]:
             yield ConditionLine(
                 planned.of_kind.capitalize(), planned.cell_id, one.condition.state, planned.reason
             )
+        elif planned.kind == "kernel":
+            words = f"{planned.task} of {plural(len(planned.ops), 'op')}"
+            yield ConditionLine("Kernels", words, one.condition.state, _found(one))
         elif planned.kind == "feature":
             name = planned.feature.replace("_", " ")
             yield ConditionLine("Feature", name, one.condition.state, _found(one))

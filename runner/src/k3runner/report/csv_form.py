@@ -6,10 +6,12 @@ text of others is in it: names of cells are plain by their record type.
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from k3bundle.bundle import RunRecords
+from k3bundle.kernel_evidence import KernelTiming, KernelTimingEvidence
 from k3bundle.plan import Plan, SkippedCell
 from k3bundle.verdict import (
     BootMeasurement,
@@ -41,7 +43,8 @@ def render_csv(records: RunRecords, verdict: Verdict, trust: str) -> str:
         trust: Trust label of the report.
 
     Returns:
-        CSV with a head line; kinds are `headline`, `boot`, `ratio`, `coverage` and `cell`.
+        CSV with a head line; kinds are `headline`, `boot`, `ratio`, `coverage`, `kernel`
+        and `cell`.
     """
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
@@ -83,12 +86,24 @@ def _cell(cell: CellResult) -> Iterator[_Line]:
                 "metric": "expected_path_share",
                 "value": repr(entry.share),
             }
+    if isinstance(cell.evidence, KernelTimingEvidence):
+        for timing in cell.evidence.timings:
+            yield from _timing(timing)
     if not isinstance(cell.evidence, ServingEvidence):
         return
     for boot in cell.evidence.boots:
         yield from _measurement(boot)
     for interval in cell.evidence.intervals:
         yield from _interval(interval)
+
+
+def _timing(timing: KernelTiming) -> Iterator[_Line]:
+    # The name of a case is the package's own text; only its plain characters go into a table.
+    case = re.sub(r"[^A-Za-z0-9_.-]", "_", timing.case)
+    for name, value in timing.model_dump(exclude={"op", "case", "cold"}).items():
+        if value is not None:
+            metric = f"{timing.op}.{case}.{name}"
+            yield {"kind": "kernel", "metric": metric, "value": repr(value)}
 
 
 def _measurement(boot: BootMeasurement) -> Iterator[_Line]:

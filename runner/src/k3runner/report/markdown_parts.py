@@ -1,6 +1,7 @@
 """The folded parts of the Markdown report: ratios, rates, coverage, isolation, machine. Pure."""
 
 from k3runner.report.isolation import AuditPlace, AuditView, SeparationRow
+from k3runner.report.kernels import KernelsView
 from k3runner.report.machine import MachineChart, MachineView
 from k3runner.report.markdown_table import escape_markdown, markdown_table
 from k3runner.report.rates import RateChart
@@ -19,6 +20,8 @@ def measured_parts(view: ReportView) -> tuple[tuple[str, list[str]], ...]:
         ("Throughput, candidate over baseline", _ratios(view.ratios)),
         ("Throughput against interactivity", _rates(view.rates)),
         ("Which path served the decode steps", _coverage(view.coverage)),
+        ("Kernels: cases by op", _ops(view.kernels)),
+        ("Kernels: times", _times(view.kernels)),
         ("Isolation: what the change touches", _audit(view.audit)),
         ("Separation: who could touch the referee", _separation(view.separation)),
         ("The machine", _machine(view.machine)),
@@ -78,6 +81,37 @@ def _coverage(bars: tuple[CoverageBar, ...]) -> list[str]:
         path = escape_markdown(bar.expected_path)
         rows.append((f"`{bar.cell_id}`", bar.arm, path, said, steps))
     return markdown_table(("Cell", "Arm", "Path", "Share", "Steps"), rows) if rows else []
+
+
+def _ops(kernels: KernelsView) -> list[str]:
+    rows = [
+        (
+            f"`{row.op}`",
+            f"{count_text(row.passed)} of {count_text(row.total)}",
+            row.worst,
+            escape_markdown(row.problem),
+        )
+        for row in kernels.ops
+    ]
+    head = ("Op", "Cases passed", "Largest error, of what is allowed", "First problem")
+    return markdown_table(head, rows) if rows else []
+
+
+def _times(kernels: KernelsView) -> list[str]:
+    rows = [
+        (
+            f"`{row.op}`",
+            escape_markdown(row.case),
+            f"{digits(row.latency_us)} us",
+            row.spread,
+            f"{digits(row.bandwidth_gb_per_s)} GB/s",
+            percent(row.sol_fraction),
+            row.read_ratio,
+        )
+        for row in kernels.timings
+    ]
+    head = ("Op", "Case", "Median", "Spread", "Bandwidth", "Speed of light", "Beside a plain read")
+    return markdown_table(head, rows) if rows else []
 
 
 def _audit(audit: AuditView | None) -> list[str]:

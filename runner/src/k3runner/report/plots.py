@@ -21,6 +21,7 @@ __all__ = [
     "nice_ceiling",
     "ratio_axis",
     "ratio_interval",
+    "share_bar",
     "token_row",
 ]
 
@@ -156,6 +157,17 @@ def coverage_bar(bar: CoverageBar, minimum: float) -> Markup:
     parts.append(svg.line(svg.percent_of(minimum), 1, svg.percent_of(minimum), 19, "gate"))
     words = f"{percent(share)} of {plural(bar.decode_steps, 'decode step')} on {bar.expected_path}"
     return svg.chart(f"{bar.cell_id}, {bar.arm}: {words}; gate {percent(minimum)}", 20, parts)
+
+
+def share_bar(share: float, name: str) -> Markup:
+    """Return a share as a bar with its number; beyond the whole it fills the bar."""
+    filled = svg.percent_of(min(max(share, 0.0), 1.0), 0, 60)
+    parts = [
+        svg.rect("0%", 4, "60%", 12, "bar none"),
+        svg.rect("0%", 4, filled, 12, "bar candidate"),
+        svg.text("64%", 15, percent(share), "tick"),
+    ]
+    return svg.chart(f"{name}: {percent(share)} of the speed of light", 20, parts)
 
 
 def token_row(row: TokenRow, last_ms: float) -> Markup:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from k3runner.report.isolation import AuditView, SeparationRow
+from k3runner.report.kernels import KernelsView
 from k3runner.report.machine import MachineView
 from k3runner.report.rates import RateChart
 from k3runner.status_mark import Status
@@ -183,6 +184,7 @@ class ReportView:
     """None: no audit of the change is in the bundle."""
     separation: tuple[SeparationRow, ...]
     machine: MachineView
+    kernels: KernelsView
     boots: tuple[tuple[str, ...], ...]
     """Rows of the boots table: boot, arm, backend, attempt, ready after, how it ended."""
     attempts: tuple[tuple[str, ...], ...]

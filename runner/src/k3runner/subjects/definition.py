@@ -6,6 +6,7 @@ from pathlib import Path
 
 from k3bundle.plan import DEFAULT_DEPLOYMENT, Deployment
 from k3bundle.subject import ArmSpec
+from k3runner.subjects.kernel_package import KernelPackage
 from k3runner.subjects.scope import Scope, SubjectDeployment
 
 __all__ = ["DurationGuess", "EngineLaunch", "Subject", "SubjectArm", "SubjectModel"]
@@ -89,7 +90,7 @@ class Subject:
     model: SubjectModel
     """What it serves."""
     arms: tuple[SubjectArm, ...]
-    """Baseline, then candidate."""
+    """Baseline, then candidate; none where the subject is a kernel package alone."""
     allowed_config_differences: tuple[str, ...]
     """Effective configuration keys in which the arms may differ."""
     deployments: tuple[SubjectDeployment, ...] = (
@@ -104,3 +105,5 @@ class Subject:
     """What no run of this subject can show, in sentences."""
     guess: DurationGuess = DEFAULT_GUESS
     """For the estimate of a plan's cost."""
+    kernels: KernelPackage | None = None
+    """A kernel package that can be asked without an engine; None: the subject has none."""

@@ -10,6 +10,7 @@ from typing import get_args
 from k3bundle.subject import ArmName, ArmSpec
 from k3runner.errors import UsageError
 from k3runner.subjects.definition import EngineLaunch, Subject, SubjectArm, SubjectModel
+from k3runner.subjects.kernel_package import KernelPackage, read_kernel_package
 from k3runner.subjects.scope_table import read_deployments, read_guess, read_scope
 from k3runner.toml_table import Table
 
@@ -67,6 +68,9 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
         table = Table(tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where} is not TOML: {error}.", "Correct the file.") from error
+    package = read_kernel_package(table.table("kernels", optional=True))
+    if package is not None and not table.has("engine"):
+        return _package_alone(table, package)
     engine, model = table.table("engine"), table.table("model")
     kernels = engine.string_lists("path_kernels")
     subject = Subject(
@@ -94,6 +98,7 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
         gates=table.table("gates", optional=True).rest(),
         limits=table.strings("limits", ()),
         guess=read_guess(table.table("guess", optional=True)),
+        kernels=package,
     )
     for read in (engine, model, table):
         read.finish()
@@ -103,6 +108,32 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
             f"{[arm.spec.name for arm in subject.arms]}.",
             "Correct the [[arms]] tables.",
         )
+    return subject
+
+
+def _package_alone(table: Table, package: KernelPackage) -> Subject:
+    """A subject that no engine serves: it can be asked in the kernels tier only."""
+    subject = Subject(
+        name=table.take("name", str),
+        engine=EngineLaunch(
+            name=package.name,
+            launch=(),
+            distributions=(package.name,),
+            path_distributions=(),
+            arguments=(),
+            environment={},
+            volatile_config_keys=(),
+            coverage_method=None,
+        ),
+        model=SubjectModel(name="no model", revision="none", random_weights=False),
+        arms=(),
+        allowed_config_differences=(),
+        scope=read_scope(table.table("scope", optional=True)),
+        gates=table.table("gates", optional=True).rest(),
+        limits=table.strings("limits", ()),
+        kernels=package,
+    )
+    table.finish()
     return subject
 
 

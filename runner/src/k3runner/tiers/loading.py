@@ -13,13 +13,16 @@ from k3bundle.schedule import RunnableCell
 from k3bundle.subject import ArmName
 from k3runner.boot_order import blocks
 from k3runner.errors import UsageError
+from k3runner.tiers.kernel_task import KernelTask, read_kernel_task
 from k3runner.tiers.sweep import Sweep
 from k3runner.toml_table import Table
 
-__all__ = ["Tier", "load_tier", "parse_tier", "shipped_tiers"]
+__all__ = ["DEFAULT_SUBJECT", "Tier", "load_tier", "parse_tier", "shipped_tiers"]
 
 _CELL: TypeAdapter[RunnableCell] = TypeAdapter(Annotated[RunnableCell, Field(discriminator="kind")])
 _MOST_BLOCKS = 50
+DEFAULT_SUBJECT = "k3-tiny"
+"""Shipped subject that a tier evaluates where nobody names one."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class Tier:
     """Serving cells by their axes, for every deployment or for one."""
     null_pairs: int = 0
     """A-A pairs of each deployment, before its comparing boots."""
+    kernels: tuple[KernelTask, ...] = ()
+    """What a kernel package is asked; such a tier boots no engine."""
+    subject: str = DEFAULT_SUBJECT
+    """Shipped subject that is evaluated where none is named."""
 
 
 def shipped_tiers() -> tuple[TierName, ...]:
@@ -53,17 +60,12 @@ def load_tier(name: str) -> Tier:
     """Loads a tier by name.
 
     Raises:
-        UsageError: The tier does not exist, or this version does not ship it.
+        UsageError: The tier does not exist.
     """
     shipped = ", ".join(shipped_tiers())
     if name not in get_args(TierName):
         raise UsageError(
             f"No tier `{name}`; the tiers are {', '.join(get_args(TierName))}.",
-            f"Use one that this version ships: {shipped}.",
-        )
-    if name not in shipped_tiers():
-        raise UsageError(
-            f"The tier `{name}` is named in the standard evaluation but not built yet.",
             f"Use one that this version ships: {shipped}.",
         )
     resource = resources.files("k3runner.tiers") / f"{name}.toml"
@@ -77,15 +79,18 @@ def parse_tier(text: str, *, where: str) -> Tier:
         UsageError: The text is not a tier.
     """
     table = Table(tomllib.loads(text), where)
+    kernels = tuple(read_kernel_task(one) for one in table.tables("kernels", optional=True))
     try:
         tier = Tier(
             name=TypeAdapter[TierName](TierName).validate_python(table.take("name", str)),
-            boot_order=_boot_order(table.table("boots"), where),
+            boot_order=("candidate",) if kernels else _boot_order(table.table("boots"), where),
             cells=tuple(_cell(cell.rest()) for cell in table.tables("cells", optional=True)),
             gates=Gates.model_validate(table.table("gates").rest()),
             limits=table.strings("limits"),
             sweeps=tuple(_sweep(sweep) for sweep in table.tables("sweeps", optional=True)),
             null_pairs=table.take("null_pairs", int, 0),
+            kernels=kernels,
+            subject=table.take("subject", str, DEFAULT_SUBJECT),
         )
     except ValidationError as error:
         raise UsageError(f"{where}: {error}", "Correct the tier file.") from error

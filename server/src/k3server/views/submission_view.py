@@ -136,7 +136,7 @@ def _evidence(cell: CellResult) -> Evidence | None:
 
 
 def _coverage_row(document: SubmissionDocument, cell: CellResult) -> CoverageRow | None:
-    if isinstance(cell, CellSkipped):
+    if isinstance(cell, CellSkipped) or document.plan.pairing == "package":
         return None
     by_slot = {each.slot: each for each in cell.coverage}
     steps: dict[str, int] = {}

@@ -1,0 +1,148 @@
+"""From the JSON lines that a kernel package prints to records. Pure.
+
+The adapter's contract: a line is a JSON object whose `schema` is `NAME.check/1`, `NAME.audit/1` or
+`NAME.bench/1`, as the task asks; whatever it holds beside the fields of the record is a fact of its
+run when it is text. Other lines are counted and not read. runner/README.md describes the fields.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from k3bundle.canonical import StrictJsonError, parse_strict
+from k3bundle.kernel_record import AuditedKernel, CheckedCase, KernelLine, TimedCase
+from k3runner.errors import EngineError
+from k3runner.subjects.kernel_package import KernelTaskName
+
+__all__ = ["Answers", "read_answers"]
+
+_SCHEMA: Final = re.compile(r"^[A-Za-z0-9_.-]{1,80}\.(check|audit|bench)/(\d{1,4})$")
+_VERSION: Final = "1"
+_RECORDS: Final[Mapping[KernelTaskName, type[CheckedCase | AuditedKernel | TimedCase]]] = {
+    "check": CheckedCase,
+    "audit": AuditedKernel,
+    "bench": TimedCase,
+}
+_MOST_FACTS: Final = 40
+_LONGEST_FACT: Final = 500
+_LONGEST_TEXT: Final = 2000
+_NEXT: Final = "Correct the package's adapter; runner/README.md describes its lines."
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a command printed."""
+
+    records: tuple[KernelLine, ...]
+    """One for each line of the contract, in order."""
+    other_lines: int
+    """Lines that are none."""
+    facts: Mapping[str, str]
+    """Texts beside the fields of the first line: GPU, driver, versions."""
+
+
+def read_answers(output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: str) -> Answers:
+    """Reads the standard output of a command.
+
+    Args:
+        output: All of it.
+        task: What was asked.
+        boot_id: Boot of the records.
+        cell_id: Cell of the records.
+
+    Raises:
+        EngineError: A line is of another version of the contract, or lacks a field.
+    """
+    records: list[KernelLine] = []
+    facts: dict[str, str] = {}
+    other = 0
+    for number, line in enumerate(output.split(b"\n"), start=1):
+        found = _object(line)
+        if found is None or not _is_of(found, task, number):
+            other += bool(line.strip())
+            continue
+        record = _record(found, task, number, {"boot_id": boot_id, "cell_id": cell_id})
+        if not records:
+            facts = _facts(found, record)
+        records.append(record)
+    return Answers(tuple(records), other, facts)
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    if not line.startswith(b"{"):
+        return None
+    try:
+        found = parse_strict(line)
+    except StrictJsonError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_of(found: Mapping[str, Any], task: KernelTaskName, number: int) -> bool:
+    """Whether an object is a line of the contract for this task."""
+    schema = found.get("schema")
+    named = _SCHEMA.match(schema) if isinstance(schema, str) else None
+    if named is None or named[1] != task:
+        return False
+    if named[2] != _VERSION:
+        raise EngineError(
+            f"Line {number} of the {task} must be of version {_VERSION} of the contract, found "
+            f"`{named[0]}`.",
+            "Use a release of k3-eval that knows it, or an older package.",
+        )
+    return True
+
+
+def _record(
+    found: Mapping[str, Any], task: KernelTaskName, number: int, place: Mapping[str, str]
+) -> CheckedCase | AuditedKernel | TimedCase:
+    kind = _RECORDS[task]
+    known = {name: found[name] for name in kind.model_fields if name in found and name != "kind"}
+    try:
+        return kind.model_validate({**_shaped(known), **place})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise EngineError(
+            f"Line {number} of the {task} is no answer: `{where}`: {first['msg']}.", _NEXT
+        ) from error
+
+
+def _shaped(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples, texts within their length, findings with their known fields."""
+    shaped: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "findings" and isinstance(value, Sequence):
+            shaped[name] = tuple(_finding(one) for one in value)
+        elif isinstance(value, list):
+            shaped[name] = tuple(_cut(one) for one in value)
+        else:
+            shaped[name] = _cut(value)
+    return shaped
+
+
+def _finding(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _cut(value[name]) for name in ("code", "at", "why") if name in value}
+
+
+def _cut(value: Any) -> Any:
+    """Text within what a record holds; the rest of a symbol of 3,000 letters tells nobody more."""
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return value[: _LONGEST_TEXT - 3] + "..."
+    return value
+
+
+def _facts(
+    found: Mapping[str, Any], record: CheckedCase | AuditedKernel | TimedCase
+) -> dict[str, str]:
+    beside = {
+        name[:80]: value[:_LONGEST_FACT]
+        for name, value in found.items()
+        if name not in type(record).model_fields and isinstance(value, str)
+    }
+    return dict(list(beside.items())[:_MOST_FACTS])

@@ -1,0 +1,242 @@
+"""Asks a kernel package, one command for each cell, and journals what it answers.
+
+The boot of such a run is the time in which the package's commands run: watched and guarded like an
+engine's, as the same other user, and with telemetry beside every command.
+"""
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from k3bundle.kernel_record import KernelCommand
+from k3bundle.plan import BootSlot, KernelCell
+from k3bundle.run import BootReady, BootStarted, BootStopped, CellAborted, CellFinished
+from k3runner.engine_command import EngineCommand, process_environment
+from k3runner.engine_log import last_log_line
+from k3runner.engine_process import EngineEnd, EngineProcess, start_engine
+from k3runner.engine_tools import write_engine_tools
+from k3runner.errors import EngineError, MachineError
+from k3runner.events import (
+    BootBecameReady,
+    BootEnded,
+    BootStarting,
+    CellEnded,
+    CellStarted,
+    Remark,
+)
+from k3runner.kernel_answers import Answers, read_answers
+from k3runner.package_plan import package_of
+from k3runner.run_context import RunContext, utc_now
+from k3runner.run_watch import BootPlace
+
+__all__ = ["run_package"]
+
+_POLL_S = 0.1
+_STOP_S = 5.0
+_JUDGED = (0, 1)
+"""Ends of a command that answered: everything passed, or something did not."""
+_LARGEST_OUTPUT = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class _Boot:
+    """The boot that the commands run in."""
+
+    context: RunContext
+    boot_id: str
+    slot: int
+    place: BootPlace
+
+
+async def run_package(context: RunContext, slot: BootSlot) -> None:
+    """Runs the cells of a package that are not finished.
+
+    Raises:
+        MachineError: No Python of the package is configured.
+        EngineError: A command could not be started, or answers in another form.
+    """
+    due = context.state.due_cells(context.plan, slot.slot)
+    if not due:
+        return
+    boot_id = f"boot-{slot.slot}.{context.attempt}"
+    with context.watch.boot(boot_id, slot.arm, context.journal) as place:
+        boot = _Boot(context, boot_id, slot.slot, place)
+        _began(boot, slot)
+        how = "clean"
+        detail = "Every command of the package ended."
+        try:
+            for cell in due:
+                if isinstance(cell, KernelCell):
+                    await _run_cell(boot, cell)
+        except BaseException:
+            how, detail = "killed", "The run was ended before every command had answered."
+            raise
+        finally:
+            context.journal.boot(
+                BootStopped(
+                    boot_id=boot_id, how="clean" if how == "clean" else "killed", detail=detail
+                )
+            )
+            context.emit(BootEnded(slot=slot.slot, how=how, detail=detail))
+
+
+def _began(boot: _Boot, slot: BootSlot) -> None:
+    context = boot.context
+    arm = context.plan.arms[0]
+    context.journal.boot(
+        BootStarted(
+            boot_id=boot.boot_id,
+            slot=slot.slot,
+            arm=slot.arm,
+            attempt=context.attempt,
+            at_utc=utc_now(),
+            command=("<engine-python>", "<arguments of each cell>"),
+        )
+    )
+    boot.place.on_started()
+    context.emit(
+        BootStarting(
+            slot=slot.slot,
+            slot_count=len(context.plan.boots),
+            arm=slot.arm,
+            decode_backend=arm.decode_backend,
+        )
+    )
+    context.journal.boot(
+        BootReady(
+            boot_id=boot.boot_id,
+            ready_after_ms=0.0,
+            engine_version=context.package_version,
+            effective_config={},
+        )
+    )
+    context.emit(BootBecameReady(slot=slot.slot, ready_after_s=0.0))
+
+
+async def _run_cell(boot: _Boot, cell: KernelCell) -> None:
+    context = boot.context
+    context.emit(CellStarted(slot=boot.slot, cell_id=cell.cell_id, requests_planned=0))
+    boot.place.telemetry.forget()
+    began_ns = time.monotonic_ns()
+    out = context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.jsonl"
+    # What an earlier attempt wrote there is in no record.
+    out.unlink(missing_ok=True)
+    boot.place.telemetry.take()
+    end = await _command(boot, cell, out)
+    boot.place.telemetry.take()
+    wall_ns = time.monotonic_ns() - began_ns
+    context.journal.telemetry(boot.place.telemetry.cell_lines(cell.cell_id, began_ns=began_ns))
+    answers = None
+    if end.code in _JUDGED:
+        answers = read_answers(_output(out), cell.task, boot_id=boot.boot_id, cell_id=cell.cell_id)
+    # A program that raised ends with 1 too; without a word it has not answered.
+    if answers is None or (end.code and not answers.records):
+        _abort(boot, cell, end)
+    else:
+        _finish(boot, cell, answers, code=end.code or 0, wall_ns=wall_ns)
+
+
+async def _command(boot: _Boot, cell: KernelCell, out: Path) -> EngineEnd:
+    """Runs a command to its end, or ends it at its limit."""
+    context, config = boot.context, boot.context.config
+    if config.engine_python is None:
+        raise MachineError("No Python of the package is configured.", "Give --engine-python.")
+    inherited = {**os.environ, **boot.place.environment}
+    environment = process_environment(
+        inherited, config.engine_python, write_engine_tools(boot.place.tools)
+    )
+    environment |= package_of(config.subject).environment
+    environment["CUDA_VISIBLE_DEVICES"] = _first_gpu(inherited.get("CUDA_VISIBLE_DEVICES"))
+    arguments = (word.replace("{commit}", context.commit_sha) for word in cell.arguments)
+    process = start_engine(
+        EngineCommand((str(config.engine_python), *arguments), environment, port=0),
+        log=context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.log",
+        folder=boot.place.folder,
+        user=boot.place.user,
+        out=out,
+    )
+    try:
+        return await _wait(process, cell.limit_s)
+    finally:
+        process.stop(_STOP_S)
+
+
+def _first_gpu(visible: str | None) -> str:
+    return (visible or "0").split(",")[0]
+
+
+async def _wait(process: EngineProcess, limit_s: int) -> EngineEnd:
+    deadline = time.monotonic() + limit_s
+    while (end := process.ended()) is None:
+        if time.monotonic() > deadline:
+            process.stop(_STOP_S)
+            detail = f"HANG: the command had not ended after {limit_s} s."
+            return EngineEnd("killed", None, detail)
+        await asyncio.sleep(_POLL_S)
+    return end
+
+
+def _output(out: Path) -> bytes:
+    size = out.stat().st_size if out.is_file() else 0
+    if size > _LARGEST_OUTPUT:
+        raise EngineError(
+            f"The package printed {size} bytes, and at most {_LARGEST_OUTPUT} are read.",
+            "Correct the package's adapter: one line for each case.",
+        )
+    return out.read_bytes() if size else b""
+
+
+def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_ns: int) -> None:
+    context = boot.context
+    context.journal.kernels(answers.records)
+    context.journal.kernels(
+        [
+            KernelCommand(
+                boot_id=boot.boot_id,
+                cell_id=cell.cell_id,
+                exit_code=code,
+                lines=len(answers.records),
+                other_lines=answers.other_lines,
+                facts=dict(answers.facts),
+            )
+        ]
+    )
+    context.journal.cell(
+        CellFinished(
+            boot_id=boot.boot_id,
+            slot=boot.slot,
+            cell_id=cell.cell_id,
+            at_utc=utc_now(),
+            wall_ns=wall_ns,
+            request_count=0,
+        )
+    )
+    context.state.finished.add((boot.slot, cell.cell_id))
+    if answers.other_lines:
+        context.emit(
+            Remark(f"{cell.cell_id}: {answers.other_lines} lines of the package were not read.")
+        )
+    summary = f"{len(answers.records)} answers, status {code}"
+    context.emit(CellEnded(slot=boot.slot, cell_id=cell.cell_id, finished=True, summary=summary))
+
+
+def _abort(boot: _Boot, cell: KernelCell, end: EngineEnd) -> None:
+    context = boot.context
+    log = context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.log"
+    hung = end.code is None
+    reason = end.detail
+    if not hung:
+        reason = f"The command ended with status {end.code}: {last_log_line(log)}"
+    context.journal.cell(
+        CellAborted(
+            boot_id=boot.boot_id,
+            slot=boot.slot,
+            cell_id=cell.cell_id,
+            at_utc=utc_now(),
+            cause="hang" if hung else "engine_ended",
+            reason=reason[:1500],
+        )
+    )
+    context.emit(CellEnded(slot=boot.slot, cell_id=cell.cell_id, finished=False, summary=reason))

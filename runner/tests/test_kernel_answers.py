@@ -1,0 +1,95 @@
+"""Lines of a kernel package become records, or a sentence says which line is none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k3bundle.kernel_record import AuditedKernel, CheckedCase, TimedCase
+from k3runner.errors import EngineError
+from k3runner.kernel_answers import Answers, read_answers
+from k3runner.subjects.kernel_package import KernelTaskName
+
+BENCHMARKS = Path(__file__).parents[2] / "k3decode/benchmarks"
+CASE = {
+    "schema": "some_package.check/1",
+    "op": "attn_res",
+    "case": "add_1_m3",
+    "group": "smoke",
+    "outcome": "passed",
+    "worst": 0.25,
+    "sentences": [],
+    "gpu": "NVIDIA H200",
+    "more": 3,
+}
+
+
+def read(output: bytes, task: KernelTaskName = "check") -> Answers:
+    return read_answers(output, task, boot_id="boot-0.0", cell_id=task)
+
+
+def line(**changes: Any) -> bytes:
+    return json.dumps({**CASE, **changes}).encode() + b"\n"
+
+
+def test_a_line_becomes_a_record_and_its_texts_become_facts() -> None:
+    found = read(line() + line(case="add_2_m3", gpu="later lines are not asked"))
+    first = found.records[0]
+    assert isinstance(first, CheckedCase)
+    assert (first.op, first.case, first.worst) == ("attn_res", "add_1_m3", 0.25)
+    assert len(found.records) == 2
+    assert found.facts == {"schema": "some_package.check/1", "gpu": "NVIDIA H200"}
+
+
+def test_other_lines_are_counted_and_not_read() -> None:
+    said = (
+        b"compiling\n\n{half\n" + line() + b'{"schema": "some_package.audit/1"}\n[1]\n{"a": NaN}\n'
+    )
+    found = read(said)
+    assert (len(found.records), found.other_lines) == (1, 5)
+
+
+def test_another_version_of_the_contract_is_an_error_and_not_a_guess() -> None:
+    with pytest.raises(
+        EngineError, match=r"version 1 of the contract, found `some_package\.check/2`"
+    ):
+        read(line(schema="some_package.check/2"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"outcome": "maybe"}, "`outcome`"),
+        ({"op": None}, "`op`"),
+        ({"worst": "small"}, "`worst`"),
+        ({"sentences": "wrong"}, "`sentences`"),
+    ],
+)
+def test_a_line_with_a_wrong_field_names_it(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(EngineError, match=rf"Line 1 of the check is no answer: {words}"):
+        read(line(**changes))
+
+
+def test_long_texts_are_cut_and_a_symbol_of_any_length_is_taken() -> None:
+    (record,) = read(line(sentences=["x" * 5000])).records
+    assert isinstance(record, CheckedCase)
+    assert len(record.sentences[0]) == 2000
+
+
+@pytest.mark.parametrize(
+    ("file", "task", "kind"),
+    [
+        ("h200-2026-11-30-all/check.jsonl", "check", CheckedCase),
+        ("audit.jsonl", "audit", AuditedKernel),
+        ("h200-2026-11-30-projection/bench.jsonl", "bench", TimedCase),
+    ],
+)
+def test_what_k3decode_printed_on_a_gpu_is_of_the_contract(
+    file: str, task: KernelTaskName, kind: type
+) -> None:
+    output = (BENCHMARKS / file).read_bytes()
+    found = read(output, task)
+    assert found.other_lines == 0
+    assert len(found.records) == output.count(b"\n") > 10
+    assert {type(record) for record in found.records} == {kind}
