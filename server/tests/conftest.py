@@ -7,10 +7,9 @@ import pytest
 
 from k3server.adapters.child_verifier import ChildVerifier
 from k3server.adapters.filesystem_store import FilesystemStore
-from k3server.adapters.sql.blob_ledger import SqlBlobLedger
-from k3server.adapters.sql.index import SqlIndex
+from k3server.adapters.forge_keys import NoKeys
+from k3server.adapters.sql.everything import parts_on
 from k3server.app import create_app
-from k3server.parts import Parts
 from k3server.settings import Settings
 from k3server_testing.databases import sqlite_database
 from k3server_testing.fixed_clock import FixedClock
@@ -42,10 +41,10 @@ async def real_client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application on the real adapters, with the verifier's own process."""
     settings = Settings(public_url=PUBLIC_URL)
     with closing(sqlite_database(tmp_path)) as database:
-        parts = Parts(
-            store=FilesystemStore(tmp_path / "blobs"),
-            index=SqlIndex(database),
-            ledger=SqlBlobLedger(database),
+        parts = parts_on(
+            database,
+            FilesystemStore(tmp_path / "blobs"),
+            keys=NoKeys(),
             verifier=ChildVerifier(settings),
             clock=FixedClock(),
         )

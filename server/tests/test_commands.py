@@ -96,3 +96,35 @@ def test_absent_database_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFix
     status = main(["collect", f"--data={tmp_path}", "--database=postgresql://k3@127.0.0.1:1/k3"])
     assert status == ExitCode.ENVIRONMENT
     assert "Start it, or check --database and PGPASSWORD." in capsys.readouterr().err
+
+
+def test_token_is_shown_once_and_can_be_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = f"--data={tmp_path}"
+    assert main(["token", data, "--for=lab", "--organisation=university"]) == ExitCode.CLEAN
+    text = capsys.readouterr().out.strip()
+    assert main(["token", data, "--list"]) == ExitCode.CLEAN
+    (line,) = capsys.readouterr().out.splitlines()
+    token_id, account, organisation, scopes, _, state = line.split("\t")
+    assert text.startswith(f"k3r_{token_id}_")
+    assert text.split("_")[2] not in line
+    assert (account, organisation, scopes, state) == ("lab", "university", "claim,submit", "works")
+    assert main(["token", data, f"--revoke={token_id}"]) == ExitCode.CLEAN
+    assert main(["token", data, f"--revoke={token_id}"]) == ExitCode.USAGE
+    main(["token", data, "--list"])
+    assert capsys.readouterr().out.endswith("ended\n")
+
+
+def test_decisions_are_logged_with_their_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = f"--data={tmp_path}"
+    assert main(["decide", data, "ban", "github:mallory", "--reason=Forged."]) == ExitCode.CLEAN
+    assert main(["decide", data, "ban", "github:mallory"]) == ExitCode.USAGE
+    assert main(["decide", data, "retract", "00" * 32, "--reason=x"]) == ExitCode.USAGE
+    capsys.readouterr()
+    assert main(["decide", data, "log"]) == ExitCode.CLEAN
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split("\t")[2:] == ["ban", "github:mallory", "Forged."]
+    assert "operator:" in line

@@ -13,6 +13,7 @@ from k3server import __version__
 from k3server.complaint import invalid_request
 from k3server.errors import Problem, PublicError
 from k3server.http_guard import SecurityHeaders
+from k3server.identification import Identification
 from k3server.intake import Intake
 from k3server.parts import Parts
 from k3server.ports import StoreFullError, StoreUnavailableError
@@ -23,6 +24,7 @@ from k3server.routes.health import health_routes
 from k3server.routes.nonces import nonce_routes
 from k3server.routes.pages import page_routes
 from k3server.routes.queries import query_routes
+from k3server.routes.retractions import retraction_routes
 from k3server.routes.static_files import static_routes
 from k3server.routes.submissions import submission_routes
 from k3server.routes.uploads import upload_routes
@@ -71,8 +73,10 @@ def create_app(settings: Settings, parts: Parts) -> FastAPI:
     Returns:
         An ASGI application; two of them in one process share nothing.
     """
-    intake = Intake(settings, parts)
-    services = Services(settings, parts, intake, UploadIntake(settings, parts, intake))
+    identification = Identification(settings, parts)
+    intake = Intake(settings, parts, identification)
+    uploads = UploadIntake(settings, parts, intake)
+    services = Services(settings, parts, intake, uploads, identification)
     pages = Pages(settings.public_url)
     app = FastAPI(
         title="k3-eval registry",
@@ -86,6 +90,7 @@ def create_app(settings: Settings, parts: Parts) -> FastAPI:
         blob_routes(services),
         upload_routes(services),
         submission_routes(services),
+        retraction_routes(services),
         download_routes(services),
         nonce_routes(services),
         query_routes(services),

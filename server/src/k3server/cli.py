@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from k3server.commands import serve, upkeep
+from k3server.commands import decisions, serve, upkeep
 from k3server.commands.storage import STORAGE_EPILOG
 from k3server.errors import MachineError
 from k3server.exit_code import ExitCode
@@ -50,6 +50,14 @@ COMMANDS: Final[dict[str, _Command]] = {
     ),
     "export": _Command(
         "write everything public to files", upkeep.add_export_flags, upkeep.run_export
+    ),
+    "token": _Command(
+        "make, list or end API tokens", decisions.add_token_flags, decisions.run_token
+    ),
+    "decide": _Command(
+        "quarantine, retract, audit or ban, with a reason; or list what was decided",
+        decisions.add_decide_flags,
+        decisions.run_decide,
     ),
 }
 """Every command."""

@@ -27,6 +27,11 @@ _EXPECTED: Final[dict[str, tuple[str, str]]] = {
     "sha256": (_DIGEST, "`sha256sum FILE` prints it."),
     "plan_sha256": (_DIGEST, "`k3-eval plan` prints it."),
     "submission_id": (_DIGEST, "Take it from the page of the submission; use all of it."),
+    "github_account": (
+        "the name of a GitHub account",
+        "Name the account that publishes the signing key, or leave the field out.",
+    ),
+    "reason": ("a sentence of 1 to 500 characters", "Say why, for the readers of the page."),
     "upload_id": ("32 lower-case hexadecimal digits", "The answer to POST /api/v1/uploads has it."),
     "number": ("a part number from 1 to 100000", "The upload says how many parts there are."),
     "size_bytes": ("a size in bytes of 1 or more", "`stat -c %s FILE` prints it."),

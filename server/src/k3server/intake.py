@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -17,16 +17,20 @@ from typing import Literal
 from starlette.concurrency import run_in_threadpool
 
 from k3bundle.subject import ChangeUnderTest
+from k3server.comparability import differences_of_results, independent
 from k3server.errors import Problem, PublicError
+from k3server.identification import Caller, Identification
 from k3server.parts import Parts
 from k3server.ports import Added, BundleStore, DigestMismatchError, Refused, Verification
 from k3server.settings import Settings
-from k3server.submission import NewSubmission
-from k3server.trust import Attribution, NonceTicket
+from k3server.submission import NewSubmission, Submission
+from k3server.trust import LADDER, NonceTicket
 
 __all__ = ["Claim", "Intake"]
 
 _PIECE_BYTES = 1024 * 1024
+_PEERS = 200
+"""Runs of the same plan that are looked through for one that agrees, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Claim:
     """Digest of the archive."""
     change: ChangeUnderTest
     """The change that it shall be evidence for."""
+    caller: Caller = field(default_factory=Caller)
+    """Who says so."""
 
 
 class Intake:
@@ -46,10 +52,12 @@ class Intake:
         self,
         settings: Settings,
         parts: Parts,
+        identification: Identification,
         *,
         draw_nonce: Callable[[], str] = lambda: secrets.token_hex(32),
     ) -> None:
         self._settings = settings
+        self._identification = identification
         self._store = parts.store
         self._index = parts.index
         self._ledger = parts.ledger
@@ -102,7 +110,7 @@ class Intake:
         """
         known = await run_in_threadpool(self._index.find_blob, claim.blob_sha256)
         if known is not None and known.row.change == claim.change:
-            return Added(known, created=False)
+            return Added(await self._attributed(known, claim.caller), created=False)
         await run_in_threadpool(self._ledger.renew, claim.blob_sha256, self._clock.now())
         size = await run_in_threadpool(self._store.size, claim.blob_sha256)
         if size is None:
@@ -117,14 +125,17 @@ class Intake:
         verification = await self._verify(claim)
         if isinstance(verification, Refused):
             raise _refusal(verification)
+        signer = verification.document.signer_fingerprint
         new = NewSubmission(
             document=verification.document,
             blob_sha256=claim.blob_sha256,
             blob_size_bytes=size,
             received_at=self._clock.now(),
-            attribution=self._known(verification.document.signer_fingerprint),
+            attribution=await self._identification.attribution(claim.caller, signer),
         )
-        return await run_in_threadpool(self._index.add, new)
+        added = await run_in_threadpool(self._index.add, new)
+        witnessed = await run_in_threadpool(self._find_witnesses, added.submission)
+        return Added(witnessed, created=added.created)
 
     async def issue_nonce(self, change: ChangeUnderTest, plan_sha256: str) -> NonceTicket:
         """Draw a nonce for a run of this plan on this change."""
@@ -139,9 +150,39 @@ class Intake:
         await run_in_threadpool(self._index.issue_nonce, ticket)
         return ticket
 
-    def _known(self, signer: str) -> Attribution | None:
-        known = signer in self._settings.known_signers
-        return Attribution(f"key:{signer}", "signed") if known else None
+    async def _attributed(self, known: Submission, caller: Caller) -> Submission:
+        """Note who stands behind a submission that is there already."""
+        signer = known.document.signer_fingerprint
+        found = await self._identification.attribution(caller, signer)
+        # A token alone says who sent a bundle, and the first who did is known already.
+        if found is None or (found.trust == LADDER[0] and known.row.identity is not None):
+            return known
+        now = self._clock.now()
+        digest = known.row.bundle_sha256
+        submission = await run_in_threadpool(self._index.attribute, digest, found, now)
+        return await run_in_threadpool(self._find_witnesses, submission)
+
+    def _find_witnesses(self, submission: Submission) -> Submission:
+        """Look for independent runs that agree, and note each."""
+        row = submission.row
+        if row.space != "main" or row.state != "visible" or row.summary.status != "PASS":
+            return submission
+        plan = submission.document.manifest.run.plan_sha256
+        found = False
+        for each in self._index.of_plan(plan, limit=_PEERS, space="main"):
+            if each.bundle_sha256 == row.bundle_sha256 or each.state != "visible":
+                continue
+            other = self._index.get(each.bundle_sha256)
+            if (
+                other is not None
+                and independent(submission, other)
+                and not differences_of_results(submission.document, other.document)
+            ):
+                now = self._clock.now()
+                self._index.add_witness(row.bundle_sha256, each.bundle_sha256, now)
+                found = True
+        again = self._index.get(row.bundle_sha256) if found else submission
+        return submission if again is None else again
 
     async def _verify(self, claim: Claim) -> Verification:
         if self._waiting >= self._settings.verify_queue:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from k3server.account_ports import Accounts, KeyDirectory, Moderation
 from k3server.ports import BlobLedger, BundleStore, Clock, SubmissionIndex, Verifier
 
 __all__ = ["Parts"]
@@ -17,6 +18,12 @@ class Parts:
     """Submissions and nonces."""
     ledger: BlobLedger
     """Which archives are wanted, and uploads in parts."""
+    accounts: Accounts
+    """API tokens."""
+    moderation: Moderation
+    """Decisions of operators."""
+    keys: KeyDirectory
+    """Keys that accounts publish."""
     verifier: Verifier
     """Judges archives."""
     clock: Clock

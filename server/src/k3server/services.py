@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from k3server.identification import Identification
 from k3server.intake import Intake
 from k3server.parts import Parts
 from k3server.ports import BundleStore, SubmissionIndex
@@ -23,6 +24,8 @@ class Services:
     """Receive, verify, store, index."""
     uploads: UploadIntake
     """Archives in parts."""
+    identification: Identification
+    """Who stands behind a request."""
 
     @property
     def store(self) -> BundleStore:

@@ -44,6 +44,8 @@ class SubmissionRow:
     """How far its numbers can be believed, now."""
     identity: str | None
     """Who stands behind it; None: nobody is known."""
+    organisation: str | None
+    """Organisation of who stands behind it, as an operator noted it."""
     space: Space
     """Whether it counts, or is in the playground."""
     state: State

@@ -27,6 +27,7 @@ __all__ = [
     "NonceAnswer",
     "NonceRequest",
     "ProblemAnswer",
+    "RetractionRequest",
     "SubmissionAnswer",
     "SubmissionRequest",
     "UploadAnswer",
@@ -50,6 +51,10 @@ class SubmissionRequest(Record):
     """Number of the pull request."""
     commit_sha: CommitSha
     """Full SHA of the evaluated commit."""
+    github_account: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9-]{0,37}[A-Za-z0-9])?$"
+    )
+    """GitHub account that publishes the key that signed the bundle; None: none is named."""
 
     def change(self) -> ChangeUnderTest:
         """The change that is named."""
@@ -181,6 +186,13 @@ class ListAnswer(Record):
     """At most one page of them."""
     next_before: Count | None
     """Value of `before` for the next page; None at the end."""
+
+
+class RetractionRequest(Record):
+    """Take a submission back."""
+
+    reason: str = Field(min_length=1, max_length=500)
+    """Why, in a sentence that is shown."""
 
 
 class HealthAnswer(Record):

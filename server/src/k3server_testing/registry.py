@@ -7,8 +7,10 @@ import httpx
 from fastapi import FastAPI
 
 from k3bundle.canonical import sha256_hex
-from k3server.adapters.sql.blob_ledger import SqlBlobLedger
+from k3server.account_ports import KeyDirectory
+from k3server.adapters.forge_keys import NoKeys
 from k3server.adapters.sql.database import Database
+from k3server.adapters.sql.everything import parts_on
 from k3server.adapters.sql.index import SqlIndex
 from k3server.app import create_app
 from k3server.document import SubmissionDocument
@@ -33,6 +35,7 @@ class Registry:
     database: Database = field(default_factory=sqlite_database)
     verifier: StubVerifier = field(default_factory=StubVerifier)
     clock: FixedClock = field(default_factory=FixedClock)
+    keys: KeyDirectory = field(default_factory=NoKeys)
 
     def limit(self, **changes: Any) -> None:
         """Change settings."""
@@ -45,10 +48,10 @@ class Registry:
 
     def parts(self) -> Parts:
         """The parts as an application takes them."""
-        return Parts(
-            store=self.store,
-            index=self.index,
-            ledger=SqlBlobLedger(self.database),
+        return parts_on(
+            self.database,
+            self.store,
+            keys=self.keys,
             verifier=self.verifier,
             clock=self.clock,
         )
@@ -63,9 +66,21 @@ class Registry:
         return httpx.AsyncClient(transport=transport, base_url=PUBLIC_URL)
 
     async def submit(
-        self, client: httpx.AsyncClient, document: SubmissionDocument
+        self,
+        client: httpx.AsyncClient,
+        document: SubmissionDocument,
+        *,
+        token: str | None = None,
+        **more: Any,
     ) -> httpx.Response:
-        """Send bytes that the verifier takes for the archive of this document."""
+        """Send bytes that the verifier takes for the archive of this document.
+
+        Args:
+            client: Who sends.
+            document: What the verifier shall answer.
+            token: Text of an API token.
+            **more: More fields of the request.
+        """
         archive = document.bundle_sha256.encode()
         self.verifier.accept(archive, document)
         digest = sha256_hex(archive)
@@ -73,5 +88,7 @@ class Registry:
         put.raise_for_status()
         change = document.manifest.change
         return await client.post(
-            "/api/v1/submissions", json={"blob_sha256": digest, **change.model_dump()}
+            "/api/v1/submissions",
+            json={"blob_sha256": digest, **change.model_dump(), **more},
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
         )

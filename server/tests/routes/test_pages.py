@@ -1,4 +1,6 @@
 import re
+from collections.abc import Iterator
+from contextlib import closing
 from html.parser import HTMLParser
 
 import httpx
@@ -9,7 +11,7 @@ from k3bundle.subject import ChangeUnderTest
 from k3server.document import SubmissionDocument
 from k3server.http_guard import SECURITY_HEADERS
 from k3server.views.wording import title_sentence
-from k3server_testing.example_document import example_document
+from k3server_testing.example_document import EXAMPLE_FINGERPRINT, example_document
 from k3server_testing.example_verdict import Status, example_verdict
 from k3server_testing.registry import Registry
 
@@ -23,6 +25,15 @@ HOSTILE = (
     "javascript:alert(1)",
     "</title></style></svg><h1>forged</h1>",
 )
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """One that knows the key of the example documents: they count, and are on the front page."""
+    registry = Registry()
+    registry.limit(known_signers=frozenset({EXAMPLE_FINGERPRINT}))
+    with closing(registry.database):
+        yield registry
 
 
 class Outline(HTMLParser):
@@ -101,7 +112,7 @@ async def test_submission_page_tells_verdict_first_then_claims_then_the_rest(
         assert limit in page
     assert f"/api/v1/submissions/{document.bundle_sha256}/bundle" in page
     assert "k3-eval run \\\n  --tier smoke \\\n  --subject k3-tiny" in page
-    assert page.count(">self-reported</span>") >= 7
+    assert page.count(">signed</span>") >= 7
 
 
 async def test_submission_page_shows_a_fallback_and_a_missing_boot(

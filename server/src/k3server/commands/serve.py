@@ -18,20 +18,19 @@ from typing import Final
 
 import uvicorn
 
+from k3server.account_ports import KeyDirectory
 from k3server.adapters.child_verifier import ChildVerifier
 from k3server.adapters.filesystem_store import FilesystemStore
-from k3server.adapters.sql.blob_ledger import SqlBlobLedger
-from k3server.adapters.sql.database import Database
-from k3server.adapters.sql.index import SqlIndex
+from k3server.adapters.forge_keys import ForgeKeys, NoKeys
+from k3server.adapters.sql.everything import parts_on
 from k3server.adapters.system_clock import SystemClock
 from k3server.app import create_app
 from k3server.caretaker import Caretaker
 from k3server.commands.storage import add_storage_flags, database_of, folder_error, store_of
 from k3server.errors import MachineError
 from k3server.exit_code import ExitCode
+from k3server.forge.client import ForgeClient, ForgeError
 from k3server.http_guard import guarded_protocol
-from k3server.parts import Parts
-from k3server.ports import BundleStore
 from k3server.settings import Settings
 
 __all__ = ["add_flags", "run"]
@@ -60,6 +59,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SHA256:...",
         help="fingerprint of a key whose owner you know; its submissions read `signed`",
+    )
+    parser.add_argument(
+        "--github-url",
+        help="address of GitHub's REST interface; published keys are then asked for there",
     )
     parser.add_argument(
         "--max-archive-mib",
@@ -94,7 +97,13 @@ def run(chosen: argparse.Namespace) -> int:
     with _locked(chosen.data), closing(_listen(chosen.host, chosen.port)) as listener:
         settings = _settings(chosen, listener.getsockname()[1])
         with database_of(chosen) as database:
-            parts = _parts(settings, store_of(chosen), database)
+            parts = parts_on(
+                database,
+                store_of(chosen),
+                keys=_keys(chosen),
+                verifier=ChildVerifier(settings),
+                clock=SystemClock(),
+            )
             if isinstance(parts.store, FilesystemStore):
                 parts.store.clear_incoming()
             config = uvicorn.Config(
@@ -126,14 +135,14 @@ def _settings(chosen: argparse.Namespace, port: int) -> Settings:
     )
 
 
-def _parts(settings: Settings, store: BundleStore, database: Database) -> Parts:
-    return Parts(
-        store=store,
-        index=SqlIndex(database),
-        ledger=SqlBlobLedger(database),
-        verifier=ChildVerifier(settings),
-        clock=SystemClock(),
-    )
+def _keys(chosen: argparse.Namespace) -> KeyDirectory:
+    if chosen.github_url is None:
+        return NoKeys()
+    try:
+        # Keys are public, so nothing secret goes out with the question.
+        return ForgeKeys(ForgeClient(chosen.github_url, "", account=""))
+    except ForgeError as error:
+        raise MachineError(str(error), "Check --github-url.") from None
 
 
 class _Server(uvicorn.Server):

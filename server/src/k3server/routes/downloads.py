@@ -27,7 +27,7 @@ def download_routes(services: Services) -> APIRouter:
         responses={
             200: {"content": {"application/octet-stream": {}}},
             307: {"description": "The store has the archive, at an address that soon expires."},
-            **problems(404, 422, 503),
+            **problems(403, 404, 422, 503),
         },
     )
     async def download_bundle(submission_id: Digest) -> Response:

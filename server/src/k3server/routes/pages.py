@@ -22,6 +22,8 @@ from k3server.views.submission_view import submission_view
 __all__ = ["page_routes"]
 
 _METHODS = ["GET", "HEAD"]
+_PLAYGROUND = 20
+"""Submissions of the playground on pages that are about others."""
 
 
 def page_routes(services: Services, pages: Pages) -> APIRouter:
@@ -32,13 +34,27 @@ def page_routes(services: Services, pages: Pages) -> APIRouter:
 
     @router.api_route("/", methods=_METHODS)
     async def home(before: Before = None) -> Response:
-        rows = await run_in_threadpool(index.latest, limit=limit, before=before)
-        return pages.page("home.html", rows=rows, older=_older(rows, limit))
+        rows = await run_in_threadpool(index.latest, limit=limit, before=before, space="main")
+        playground = await run_in_threadpool(index.latest, limit=_PLAYGROUND, space="playground")
+        return pages.page("home.html", rows=rows, older=_older(rows, limit), playground=playground)
+
+    @router.api_route("/playground", methods=_METHODS)
+    async def playground_page(before: Before = None) -> Response:
+        rows = await run_in_threadpool(index.latest, limit=limit, before=before, space="playground")
+        return pages.page("playground.html", rows=rows, older=_older(rows, limit))
 
     @router.api_route("/submissions/{submission_id}", methods=_METHODS)
     async def submission_page(submission_id: Digest) -> Response:
         submission = await find_submission(services, submission_id)
         return pages.page("submission.html", view=submission_view(submission))
+
+    _change_routes(router, services, pages)
+    return router
+
+
+def _change_routes(router: APIRouter, services: Services, pages: Pages) -> None:
+    index = services.index
+    limit = services.settings.page_size
 
     @router.api_route("/{owner}/{name}/pull/{pull_request}", methods=_METHODS)
     async def pull_page(
@@ -46,16 +62,21 @@ def page_routes(services: Services, pages: Pages) -> APIRouter:
     ) -> Response:
         repository = f"{owner}/{name}"
         rows = await run_in_threadpool(
-            index.of_pull, repository, pull_request, limit=limit, before=before
+            index.of_pull, repository, pull_request, limit=limit, before=before, space="main"
         )
-        if not rows:
+        playground = await run_in_threadpool(
+            index.of_pull, repository, pull_request, limit=_PLAYGROUND, space="playground"
+        )
+        if not rows and not playground:
             raise _nothing(f"pull request {pull_request} of {repository}")
         return pages.page(
             "pull.html",
-            repository=rows[0].change.repository,
+            repository=(rows or playground)[0].change.repository,
             pull_request=pull_request,
             groups=by_commit(rows),
             older=_older(rows, limit),
+            playground=playground,
+            good=await run_in_threadpool(index.latest_good, repository, pull_request),
         )
 
     @router.api_route("/{owner}/{name}/commit/{commit_sha}", methods=_METHODS)
@@ -75,8 +96,6 @@ def page_routes(services: Services, pages: Pages) -> APIRouter:
             rows=rows,
             older=_older(rows, limit),
         )
-
-    return router
 
 
 def _older(rows: tuple[SubmissionRow, ...], limit: int) -> int | None:

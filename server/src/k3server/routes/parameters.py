@@ -32,6 +32,8 @@ Before = Annotated[
 
 _WORDS: Final[dict[int, str]] = {
     400: "The body was cut or is not strict JSON.",
+    401: "The token does not work.",
+    403: "The token may not do this, or what is addressed is not shown; the answer says why.",
     404: "There is nothing under this address.",
     408: "The body came too slowly.",
     409: "The state of what is addressed does not allow it; the findings say why.",

@@ -53,6 +53,27 @@ def upload_routes(services: Services) -> APIRouter:
         """What has arrived."""
         return _answer(await uploads.look(upload_id))
 
+    @router.post(
+        "/{upload_id}/complete",
+        status_code=201,
+        response_model=BlobAnswer,
+        responses={200: {"model": BlobAnswer}, **problems(404, 409, 422, 503, 507)},
+    )
+    async def complete_upload(upload_id: UploadId, response: Response) -> BlobAnswer:
+        """Make the archive of its parts: 201 when it is new, 200 when it was there."""
+        upload = await uploads.find(upload_id)
+        if await uploads.complete(upload) == "existing":
+            response.status_code = 200
+        return BlobAnswer(sha256=upload.blob_sha256, size_bytes=upload.size_bytes)
+
+    _part_route(router, services)
+    return router
+
+
+def _part_route(router: APIRouter, services: Services) -> None:
+    settings = services.settings
+    uploads = services.uploads
+
     @router.put(
         "/{upload_id}/parts/{number}",
         status_code=201,
@@ -92,21 +113,6 @@ def upload_routes(services: Services) -> APIRouter:
         if await uploads.receive_part(upload, number, digest, pieces) == "existing":
             response.status_code = 200
         return BlobAnswer(sha256=digest, size_bytes=size)
-
-    @router.post(
-        "/{upload_id}/complete",
-        status_code=201,
-        response_model=BlobAnswer,
-        responses={200: {"model": BlobAnswer}, **problems(404, 409, 422, 503, 507)},
-    )
-    async def complete_upload(upload_id: UploadId, response: Response) -> BlobAnswer:
-        """Make the archive of its parts: 201 when it is new, 200 when it was there."""
-        upload = await uploads.find(upload_id)
-        if await uploads.complete(upload) == "existing":
-            response.status_code = 200
-        return BlobAnswer(sha256=upload.blob_sha256, size_bytes=upload.size_bytes)
-
-    return router
 
 
 def _answer(state: UploadState) -> UploadAnswer:

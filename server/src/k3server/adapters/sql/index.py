@@ -33,7 +33,10 @@ __all__ = ["SqlIndex"]
 
 _ROW: Final = (
     *(c for c in submissions.columns if c.name not in {"document", "trust"}),
-    *(listings.c[name] for name in ("trust", "identity", "space", "state", "reason")),
+    *(
+        listings.c[name]
+        for name in ("trust", "identity", "organisation", "space", "state", "reason")
+    ),
 )
 _END: Final = 2**63 - 1
 
@@ -291,6 +294,7 @@ def _row(found: Mapping[Any, Any]) -> SubmissionRow:
         change=_change(found),
         trust=found["trust"],
         identity=found["identity"],
+        organisation=found["organisation"],
         space=found["space"],
         state=found["state"],
         reason=found["reason"],
