@@ -10,8 +10,10 @@ import pytest
 
 from k3bundle.archive import read_archive
 from k3bundle.policy import Policy
+from k3bundle.sign import SigningKeyError
 from k3bundle.verdict import CellInvalid
 from k3bundle.verify import verify
+from k3bundle_testing import example_signer
 from k3runner.cli import run_command_line
 from k3runner.errors import EngineError, MachineError, UsageError
 from k3runner.events import Event, Remark
@@ -177,6 +179,29 @@ def test_an_interrupted_run_is_resumed_from_the_task_that_is_missing(tmp_path: P
     records = bundle_records(result.bundle_path)
     boots = {line.cell_id: line.boot_id for line in records.kernels}
     assert boots == {"check": "boot-0.0", "audit": "boot-0.1", "bench": "boot-0.1"}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_key_that_is_gone_at_the_end_costs_no_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone:
+        public_key = example_signer().public_key
+
+        def sign(self, _message: bytes) -> bytes:
+            raise SigningKeyError("Expected the agent, found that it ended. Start one.")
+
+    events: list[Event] = []
+    found = config(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("k3runner.run.prepare_signer", lambda *_: (Gone(), False))
+        with pytest.raises(MachineError, match=r"could not be signed: .* found that it ended"):
+            run(found, CHANGE, events.append)
+    (folder,) = (tmp_path / "runs").iterdir()
+    before = (folder / "kernels.jsonl").read_bytes()
+    result = resume(folder, ConfigOverrides(), events.append)
+    assert result.verdict.status == "PASS"
+    assert (folder / "kernels.jsonl").read_bytes() == before
 
 
 def test_without_a_gpu_nothing_runs_and_a_sentence_says_why(

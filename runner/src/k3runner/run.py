@@ -68,6 +68,8 @@ class ConfigOverrides:
     """Another signing key."""
     engine_url: str | None = None
     """Another address of the same existing server."""
+    agent_socket: Path | None = None
+    """Socket of the user's ssh-agent now."""
 
 
 def run(
@@ -289,7 +291,7 @@ def _journal_attempt(context: RunContext, *, torn_lines: int) -> None:
 
 def _signer(config: RunConfig, emit: Callable[[Event], None]) -> Signer:
     """The signing key, checked before the first boot and not after the last."""
-    signer, made = prepare_signer(config.key_path)
+    signer, made = prepare_signer(config.key_path, config.agent_socket)
     if made:
         emit(Remark(f"A signing key was made: {config.key_path}."))
     return signer
@@ -321,6 +323,7 @@ def _overridden(config: RunConfig, overrides: ConfigOverrides) -> RunConfig:
         model_folder=overrides.model_folder or config.model_folder,
         key_path=overrides.key_path or config.key_path,
         engine_url=overrides.engine_url or config.engine_url,
+        agent_socket=overrides.agent_socket,
     )
 
 

@@ -50,8 +50,12 @@ class SealedRun:
     """Derived verdict."""
 
 
-def prepare_signer(key_path: Path) -> tuple[Signer, bool]:
+def prepare_signer(key_path: Path, agent_socket: Path | None) -> tuple[Signer, bool]:
     """Loads the signing key, making one when there is none.
+
+    Args:
+        key_path: File of a private key, or of the public key of one that the agent holds.
+        agent_socket: Socket of the ssh-agent; None: there is none.
 
     Returns:
         The signer, and whether its key was just made.
@@ -59,12 +63,13 @@ def prepare_signer(key_path: Path) -> tuple[Signer, bool]:
     Raises:
         MachineError: The key cannot be read or made.
     """
-    made = not key_path.exists()
+    # The public half alone cannot be made up.
+    made = not key_path.exists() and key_path.suffix != ".pub"
     try:
         if made:
             key_path.parent.mkdir(parents=True, exist_ok=True)
             generate_key(key_path)
-        return load_signer(key_path), made
+        return load_signer(key_path, agent_socket), made
     except (SigningKeyError, OSError) as error:
         raise MachineError(
             f"The signing key {key_path} cannot be used: {error}",
@@ -107,7 +112,13 @@ def seal_run(folder: Path, run_id: str, signer: Signer, identities: Identities) 
         text = scrubber.scrub(_log_text(log))
         files[layout.LOG_PREFIX + log.name] = text.encode("utf-8")
     files[layout.SCRUB_REPORT] = canonical_json(scrubber.report())
-    sealed = seal(files, signer, utc_now())
+    try:
+        sealed = seal(files, signer, utc_now())
+    except SigningKeyError as error:
+        raise MachineError(
+            f"Everything is measured, and the bundle could not be signed: {error}",
+            f"Then run `k3-eval resume {folder}`; nothing is measured again.",
+        ) from error
     path = folder / BUNDLE_FOLDER / f"{run_id}{layout.BUNDLE_SUFFIX}"
     try:
         path.parent.mkdir(exist_ok=True)

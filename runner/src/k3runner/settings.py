@@ -16,6 +16,7 @@ __all__ = [
     "RunConfig",
     "TimeLimits",
     "resolve",
+    "resolve_agent",
     "resolve_engine_port",
     "resolve_engine_python",
     "resolve_key",
@@ -93,6 +94,8 @@ class RunConfig:
     """File that prompts of serving cells come from; None: made from the nonce."""
     trace_file: Path | None = None
     """Trace that one more serving cell replays; None: none does."""
+    agent_socket: Path | None = None
+    """Socket of the user's ssh-agent; None: there is none."""
     only_deployments: tuple[str, ...] = ()
     """Deployments that the plan is restricted to; empty: all of the subject."""
 
@@ -165,6 +168,7 @@ def resolve(
         limits=limits or TimeLimits(),
         prompt_file=None if prompts is None else prompts.absolute(),
         trace_file=None if trace is None else trace.absolute(),
+        agent_socket=resolve_agent(environ),
         only_deployments=tuple(deployments),
     )
 
@@ -218,6 +222,12 @@ def resolve_engine_port(environ: Mapping[str, str]) -> int | None:
 def resolve_key(flag: Path | None, environ: Mapping[str, str]) -> Path:
     """The absolute path of the signing key: flag, then `K3EVAL_KEY`, then the default."""
     return (flag or Path(environ.get("K3EVAL_KEY") or _KEY)).absolute()
+
+
+def resolve_agent(environ: Mapping[str, str]) -> Path | None:
+    """The socket of the user's ssh-agent, as `SSH_AUTH_SOCK` names it; None where it does not."""
+    named = environ.get("SSH_AUTH_SOCK")
+    return Path(named).absolute() if named else None
 
 
 def resolve_registry(flag: str | None, environ: Mapping[str, str]) -> str | None:

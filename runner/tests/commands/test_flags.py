@@ -57,7 +57,7 @@ def test_run_unknown_tier_lists_the_tiers(k3_eval: Callable[..., Any]) -> None:
     assert outcome.code == 2
     assert outcome.stderr == (
         "k3-eval: No tier `tiny`; the tiers are smoke, kernels, quick, standard, full. "
-        "Use one that this version ships: smoke, quick, standard, full.\n"
+        "Use one that this version ships: smoke, kernels, quick, standard, full.\n"
     )
 
 

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from k3runner.doctor.facts import DoctorFacts, EngineFacts, ModelFacts, RegistryFacts
+from k3runner.doctor.facts import (
+    DoctorFacts,
+    EngineFacts,
+    EngineUserFacts,
+    ModelFacts,
+    RegistryFacts,
+)
 from k3runner.doctor.judgement import Check, judge
 
 ENGINE = EngineFacts(
@@ -54,6 +60,38 @@ def model(**changes: Any) -> DoctorFacts:
 
 def registry(status: int | None, error: str | None = None) -> DoctorFacts:
     return facts(registry=RegistryFacts(url="http://127.0.0.1:8765", status=status, error=error))
+
+
+SAME = EngineUserFacts(name=None, why_same="The runner is not root.", error=None)
+OTHER = EngineUserFacts(name="nobody", why_same=None, error=None)
+UNKNOWN = EngineUserFacts(name=None, why_same=None, error="K3EVAL_ENGINE_USER names no user.")
+
+
+@pytest.mark.parametrize(
+    ("user", "outcome", "words"),
+    [
+        (OTHER, "ok", "Engines run as nobody, who cannot write"),
+        (SAME, "warning", "the referee's own user. The runner is not root."),
+        (UNKNOWN, "problem", "K3EVAL_ENGINE_USER names no user."),
+    ],
+)
+def test_engine_user_is_a_line_of_its_own(user: EngineUserFacts, outcome: str, words: str) -> None:
+    found = check(facts(engine_user=user), "engine user")
+    assert found.outcome == outcome
+    assert words in found.sentence
+    assert bool(found.remedy) == (outcome != "ok")
+
+
+def test_engine_user_without_an_engine_to_try_is_not_guessed() -> None:
+    assert "engine user" not in {one.name for one in judge(facts(engine_user=None))}
+
+
+def test_key_of_an_agent_is_the_agents_and_its_file_may_be_read() -> None:
+    held = facts(key="/home/id.pub", key_mode=0o644)
+    assert check(held, "key").outcome == "ok"
+    assert "ssh-agent signs" in check(held, "key").sentence
+    gone = facts(key="/home/id.pub", key_mode=0o644, key_error="Expected an ssh-agent, found none.")
+    assert check(gone, "key").outcome == "problem"
 
 
 def check(found: DoctorFacts, name: str) -> Check:

@@ -94,6 +94,22 @@ def test_probe_port_in_use_says_so(places: Places) -> None:
     assert free.port_error is None
 
 
+def test_probe_key_that_cannot_sign_says_why(places: Places) -> None:
+    places.key.write_text("no key", "utf-8")
+    places.key.chmod(0o600)
+    assert "found another file" in (probe(places).key_error or "")
+    public = changed(places, key=places.key.with_suffix(".pub"))
+    assert "No such file" in (probe(public).key_error or "")
+
+
+def test_probe_engine_user_asks_only_where_there_is_an_engine(places: Places) -> None:
+    assert probe(places).engine_user is None
+    asked = changed(places, engine_python=Path(sys.executable), engine_user="same")
+    found = probe(asked).engine_user
+    assert found is not None
+    assert found.why_same == "K3EVAL_ENGINE_USER asks for the runner's own user."
+
+
 def test_probe_key_reads_its_mode(places: Places) -> None:
     places.key.write_text("", "utf-8")
     places.key.chmod(0o640)

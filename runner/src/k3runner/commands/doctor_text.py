@@ -13,6 +13,7 @@ from k3runner.doctor.judgement import Check
 from k3runner.doctor.probes import Places
 from k3runner.errors import UsageError
 from k3runner.settings import (
+    resolve_agent,
     resolve_engine_port,
     resolve_engine_python,
     resolve_key,
@@ -43,6 +44,8 @@ def places_from_flags(
         key=resolve_key(key, os.environ),
         port=resolve_engine_port(os.environ),
         registry=resolve_registry(registry, os.environ),
+        agent=resolve_agent(os.environ),
+        engine_user=os.environ.get("K3EVAL_ENGINE_USER") or None,
     )
 
 

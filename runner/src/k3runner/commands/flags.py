@@ -74,7 +74,10 @@ Runs = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of run folders [K3EVAL_RUNS].")
 ]
 Key = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="SSH key that signs the bundle [K3EVAL_KEY].")
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="SSH key that signs, or the .pub of one in the agent [K3EVAL_KEY]."
+    ),
 ]
 Registry = Annotated[
     str | None, typer.Option(metavar="URL", help="Registry's address [K3EVAL_REGISTRY].")

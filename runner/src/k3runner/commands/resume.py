@@ -1,5 +1,6 @@
 """`k3-eval resume`: finish a run that was interrupted."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -41,9 +42,14 @@ def resume(
     from k3runner.commands.watching import watched  # noqa: PLC0415
     from k3runner.run import ConfigOverrides  # noqa: PLC0415
     from k3runner.run import resume as resume_run  # noqa: PLC0415
+    from k3runner.settings import resolve_agent  # noqa: PLC0415
 
     overrides = ConfigOverrides(
-        engine_python=engine_python, model_folder=model, key_path=key, engine_url=engine_url
+        engine_python=engine_python,
+        model_folder=model,
+        key_path=None if key is None else key.absolute(),
+        engine_url=engine_url,
+        agent_socket=resolve_agent(os.environ),
     )
     code = watched(lambda emit: resume_run(run_folder, overrides, emit), events=events, plain=plain)
     raise typer.Exit(code)

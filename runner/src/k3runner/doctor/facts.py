@@ -5,7 +5,18 @@ from pydantic import Field
 from k3bundle.record import Count, Record, ShortText
 from k3runner.doctor.accelerator_facts import AcceleratorsFacts, CudaVersion
 
-__all__ = ["DoctorFacts", "EngineFacts", "ModelFacts", "RegistryFacts"]
+__all__ = ["DoctorFacts", "EngineFacts", "EngineUserFacts", "ModelFacts", "RegistryFacts"]
+
+
+class EngineUserFacts(Record):
+    """As whom engines would run."""
+
+    name: ShortText | None
+    """Another user than the referee's; None: the referee's own."""
+    why_same: ShortText | None
+    """Why it would be the referee's own, in a sentence; None when it is not, or cannot be told."""
+    error: ShortText | None
+    """Why the user that was asked for cannot be used; None when it can."""
 
 
 class EngineFacts(Record):
@@ -92,8 +103,12 @@ class DoctorFacts(Record):
     """Whether it is there; it is made at the first run when it is not."""
     key_mode: Count | None
     """Its permission bits; None when it is not there."""
+    key_error: ShortText | None = None
+    """Why it cannot sign now, in a sentence; None when it can, or is not there."""
     engine: EngineFacts
     """The engine."""
+    engine_user: EngineUserFacts | None = None
+    """As whom it would run; None where there is no engine to try."""
     model: ModelFacts
     """The model."""
     registry: RegistryFacts | None

@@ -5,7 +5,7 @@ from typing import Final
 
 from k3runner.doctor.accelerator_judgement import judge_accelerators
 from k3runner.doctor.check import Check
-from k3runner.doctor.facts import DoctorFacts, EngineFacts
+from k3runner.doctor.facts import DoctorFacts, EngineFacts, EngineUserFacts
 from k3runner.wording import bytes_text, plural
 
 __all__ = ["Check", "judge"]
@@ -23,6 +23,7 @@ def judge(facts: DoctorFacts) -> tuple[Check, ...]:
     return (
         _python(facts),
         *_engine(facts.engine),
+        *_engine_user(facts.engine_user),
         _model(facts),
         _runs_folder(facts),
         _disk(facts),
@@ -63,6 +64,24 @@ def _engine(engine: EngineFacts) -> tuple[Check, ...]:
         return (Check("engine", "problem", sentence, remedy),)
     found = f"{engine.engine_distribution} on Python {engine.python_version}"
     return (Check("engine", "ok", f"The engine is {found}.", ""), _plugin(engine))
+
+
+def _engine_user(user: EngineUserFacts | None) -> tuple[Check, ...]:
+    name = "engine user"
+    if user is None:
+        return ()
+    if user.error is not None:
+        remedy = "Correct K3EVAL_ENGINE_USER, or unset it."
+        return (Check(name, "problem", user.error, remedy),)
+    if user.name is None:
+        sentence = f"Engines run as the referee's own user. {user.why_same or ''}".rstrip()
+        remedy = (
+            "As root, and with an engine and a model that `nobody` can read, they run as another "
+            "user; see K3EVAL_ENGINE_USER."
+        )
+        return (Check(name, "warning", sentence, remedy),)
+    sentence = f"Engines run as {user.name}, who cannot write the referee's files."
+    return (Check(name, "ok", sentence, ""),)
 
 
 def _plugin(engine: EngineFacts) -> Check:
@@ -141,9 +160,15 @@ def _port(facts: DoctorFacts) -> Check:
 
 
 def _key(facts: DoctorFacts) -> Check:
+    in_agent = facts.key.endswith(".pub")
+    if facts.key_error is not None and (in_agent or not _is_open(facts)):
+        remedy = "Give another key with --key or K3EVAL_KEY."
+        return Check("key", "problem", f"The signing key cannot sign: {facts.key_error}", remedy)
+    if in_agent:
+        return Check("key", "ok", f"The ssh-agent signs bundles with the key of {facts.key}.", "")
     if not facts.key_exists:
         return Check("key", "ok", f"A signing key will be made at {facts.key}.", "")
-    if facts.key_mode is not None and facts.key_mode & 0o077:
+    if facts.key_mode is not None and _is_open(facts):
         return Check(
             "key",
             "warning",
@@ -151,6 +176,11 @@ def _key(facts: DoctorFacts) -> Check:
             f"Run `chmod 600 {facts.key}`.",
         )
     return Check("key", "ok", f"Bundles are signed with {facts.key}.", "")
+
+
+def _is_open(facts: DoctorFacts) -> bool:
+    """Whether others may read the key, which has a remedy of its own."""
+    return facts.key_mode is not None and bool(facts.key_mode & 0o077)
 
 
 def _clock(facts: DoctorFacts) -> Check:

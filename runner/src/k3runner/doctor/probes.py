@@ -14,15 +14,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from k3bundle.sign import SigningKeyError, load_signer
 from k3runner.doctor.accelerator_facts import AcceleratorsFacts
 from k3runner.doctor.accelerator_probe import probe_accelerators
 from k3runner.doctor.engine_probe import probe_engine
-from k3runner.doctor.facts import DoctorFacts, ModelFacts, RegistryFacts
+from k3runner.doctor.facts import DoctorFacts, EngineUserFacts, ModelFacts, RegistryFacts
+from k3runner.errors import UsageError
+from k3runner.separation.engine_user import SameUser, choose_engine_user
 from k3runner.telemetry.nvml import NvmlAbsent, open_gpus
 
 __all__ = ["Places", "probe"]
 
 _CLOCK_READINGS: Final = 20_000
+_LONGEST_TEXT: Final = 1500
 _MODEL_FILES: Final = ("config.json", "tokenizer_config.json")
 
 
@@ -36,6 +40,10 @@ class Places:
     key: Path
     port: int | None
     registry: str | None
+    agent: Path | None = None
+    """Socket of the ssh-agent."""
+    engine_user: str | None = None
+    """What the user says of the engine's user."""
 
 
 def probe(places: Places) -> DoctorFacts:
@@ -61,10 +69,39 @@ def probe(places: Places) -> DoctorFacts:
         key=str(places.key),
         key_exists=places.key.is_file(),
         key_mode=stat.S_IMODE(places.key.stat().st_mode) if places.key.is_file() else None,
+        key_error=_key_error(places.key, places.agent),
         engine=probe_engine(places.engine_python),
+        engine_user=_engine_user(places),
         model=_model(places.model),
         registry=None if places.registry is None else _registry(places.registry),
     )
+
+
+def _key_error(key: Path, agent: Path | None) -> str | None:
+    if not key.is_file() and key.suffix != ".pub":
+        return None
+    try:
+        load_signer(key, agent)
+    except SigningKeyError as error:
+        return str(error)[:_LONGEST_TEXT]
+    return None
+
+
+def _engine_user(places: Places) -> EngineUserFacts | None:
+    """As whom a run would start engines; not known where there is no engine to try."""
+    if not places.engine_python.is_file():
+        return None
+    model = sorted(places.model.iterdir()) if places.model.is_dir() else []
+    readable = [places.engine_python.parent.parent, *model]
+    try:
+        found = choose_engine_user(
+            places.engine_user, engine_python=places.engine_python, readable=readable
+        )
+    except UsageError as error:
+        return EngineUserFacts(name=None, why_same=None, error=error.problem[:_LONGEST_TEXT])
+    if isinstance(found, SameUser):
+        return EngineUserFacts(name=None, why_same=found.reason[:_LONGEST_TEXT], error=None)
+    return EngineUserFacts(name=found.name, why_same=None, error=None)
 
 
 def _clock() -> tuple[int, int]:
