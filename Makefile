@@ -34,7 +34,7 @@ COMPILED = --jobs 2 --cache .k3eval/cache/kernels
 # Byte code makes a second start fast; some machines switch it off.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help eval serve test lint format types contracts schema schema-check test-house test-unit \
+.PHONY: help eval serve serve-full test lint format types contracts schema schema-check test-house test-unit \
 	test-kernels test-engine test-env kernels mutants error-rates test-mutations \
 	lock client-cost bench-agreement clean
 
@@ -51,6 +51,9 @@ eval: ## Install what is missing, evaluate with the smoke tier, submit, print ve
 serve: ## Run the registry on loopback until Ctrl-C, to look at submissions again.
 	@$(HOUSE) serve --registry-port "$(REGISTRY_PORT)" --wheels "$(WHEELS)"
 
+serve-full: ## Run the registry on PostgreSQL and an object store behind a proxy, until Ctrl-C.
+	@$(HOUSE) serve-full --registry-port "$(REGISTRY_PORT)" --wheels "$(WHEELS)"
+
 ##@ Check
 test: ## Run everything that CI runs, and print the time of each part.
 	@$(HOUSE) parts test-env lint types contracts schema-check test-house test-unit test-kernels \
@@ -58,7 +61,7 @@ test: ## Run everything that CI runs, and print the time of each part.
 		"PYTHON=$(PYTHON)" "WHEELS=$(WHEELS)"
 
 test-env: ## Install the environments that the other parts of the tests need.
-	@$(INSTALL) dev kernels engine referee registry services
+	@$(INSTALL) dev kernels engine referee registry registry-full services
 
 lint: ## Check style and format of Python, shell and YAML files.
 	$(INSTALLED)

@@ -4,10 +4,12 @@ import argparse
 import shutil
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 from k3house.change import head_commit, parse_change
 from k3house.evaluate import Evaluation, evaluate
+from k3house.full_stack import FULL_DATA, serve_full
 from k3house.install import install
 from k3house.lock import make_locks
 from k3house.parts import run_parts
@@ -48,11 +50,13 @@ def _parser() -> argparse.ArgumentParser:
     eval_parser.add_argument("--keep", default="")
     eval_parser.add_argument("more", nargs="*", help="arguments for `k3-eval run`, after --")
     serve_parser = commands.add_parser("serve", help="run the registry in the foreground")
-    for one in (eval_parser, serve_parser):
+    full_parser = commands.add_parser("serve-full", help="run the registry with all its servers")
+    full_parser.add_argument("--data", type=Path, default=FULL_DATA)
+    for one in (eval_parser, serve_parser, full_parser):
         one.add_argument("--registry-port", type=_port, required=True)
     lock_parser = commands.add_parser("lock", help="make the locks again")
     lock_parser.add_argument("--upgrade", default="")
-    for one in (install_parser, eval_parser, serve_parser, lock_parser):
+    for one in (install_parser, eval_parser, serve_parser, full_parser, lock_parser):
         one.add_argument("--wheels", default="")
     parts_parser = commands.add_parser("parts", help="run make targets and time them")
     parts_parser.add_argument("words", nargs="+")
@@ -70,6 +74,10 @@ def _run(chosen: argparse.Namespace) -> int:
             check_port(chosen.registry_port)
             install({"registry"}, wheels=chosen.wheels or None)
             return serve(chosen.registry_port)
+        case "serve-full":
+            check_port(chosen.registry_port)
+            install({"registry-full", "services"}, wheels=chosen.wheels or None)
+            return serve_full(chosen.registry_port, chosen.data)
         case "lock":
             make_locks(wheels=chosen.wheels or None, upgrade=_switch("UPGRADE", chosen.upgrade))
         case "parts":

@@ -21,9 +21,10 @@ from botocore.exceptions import (
 from k3server.errors import MachineError
 from k3server.ports import StoreFullError, StoreUnavailableError
 
-__all__ = ["S3Location", "code_of", "make_client", "starting", "translated"]
+__all__ = ["S3Location", "code_of", "create_bucket", "make_client", "starting", "translated"]
 
 _MISSING: Final = frozenset({"NoSuchKey", "404", "NotFound"})
+_OWNED: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 _FULL: Final = frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull", "507"})
 
 
@@ -62,6 +63,21 @@ def make_client(location: S3Location, *, endpoint: str | None) -> Any:
     return boto3.session.Session().client(
         "s3", endpoint_url=endpoint, region_name=location.region, config=config
     )
+
+
+def create_bucket(location: S3Location) -> None:
+    """Make the bucket, unless it is there.
+
+    Raises:
+        MachineError: The store cannot be used.
+    """
+    with starting(location):
+        client = make_client(location, endpoint=location.endpoint)
+        try:
+            client.create_bucket(Bucket=location.bucket)
+        except ClientError as error:
+            if code_of(error) not in _OWNED:
+                raise
 
 
 def code_of(error: ClientError) -> str:

@@ -35,6 +35,9 @@ def add_storage_flags(parser: argparse.ArgumentParser) -> None:
         help="index in PostgreSQL instead of a file in the folder",
     )
     parser.add_argument("--s3-bucket", help="archives in this bucket instead of in the folder")
+    parser.add_argument(
+        "--s3-create-bucket", action="store_true", help="make the bucket where it is not there"
+    )
     parser.add_argument("--s3-endpoint", help="address of the S3-compatible store")
     parser.add_argument(
         "--s3-region", default="us-east-1", help="region to sign requests for (%(default)s)"
@@ -119,7 +122,7 @@ def store_of(chosen: argparse.Namespace) -> BundleStore:
             raise folder_error(chosen.data, error) from None
     try:
         # The client is in the production extra only, and takes half a second to import.
-        from k3server.adapters.s3_client import S3Location  # noqa: PLC0415
+        from k3server.adapters.s3_client import S3Location, create_bucket  # noqa: PLC0415
         from k3server.adapters.s3_store import S3Store  # noqa: PLC0415
     except ModuleNotFoundError:
         raise MachineError(
@@ -132,6 +135,8 @@ def store_of(chosen: argparse.Namespace) -> BundleStore:
         region=chosen.s3_region,
         public_endpoint=chosen.s3_public_endpoint,
     )
+    if chosen.s3_create_bucket:
+        create_bucket(location)
     return S3Store(location, chosen.data / "spool")
 
 
