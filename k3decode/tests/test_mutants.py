@@ -12,7 +12,7 @@ from k3decode.registry import OPS
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.op}-{m.name}")
 def test_every_mutant_still_applies(mutant: Mutant) -> None:
-    kernel = Path(str(k3decode.__file__)).parent / "ops" / mutant.op / "kernel.py"
+    kernel = Path(str(k3decode.__file__)).parent / "ops" / mutant.op / mutant.file
     source = kernel.read_text()
     assert mutate(mutant, source) != source
 

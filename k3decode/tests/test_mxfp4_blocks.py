@@ -10,11 +10,14 @@ from k3decode.mxfp4_blocks import (
     BLOCK_ROWS,
     BORROW_MASK,
     BORROW_ROTATION,
+    CHUNK_BYTES,
     PAIR_ROTATIONS,
     SHARED_ROTATIONS,
     pack_blocks,
+    pack_chunks,
     pack_scales,
     unpack_blocks,
+    unpack_chunks,
     unpack_scales,
 )
 
@@ -58,6 +61,16 @@ def test_blocks_and_scales_come_back(shape: tuple[int, ...]) -> None:
     assert blocks.shape == (*shape[:-2], shape[-1] // 16, BLOCK_BYTES)
     assert torch.equal(unpack_blocks(blocks), tiles)
     assert torch.equal(unpack_scales(pack_scales(scales)), scales)
+
+
+def test_chunks_come_back_and_have_every_byte() -> None:
+    tiles, scales = random_bytes(2, 3, 32, 64), random_bytes(2, 3, 32, 4, seed=1)
+    chunks = pack_chunks(tiles, scales)
+    assert chunks.shape == (2, 3, 2, CHUNK_BYTES)
+    assert chunks.numel() == tiles.numel() + scales.numel()
+    found_tiles, found_scales = unpack_chunks(chunks)
+    assert torch.equal(found_tiles, tiles)
+    assert torch.equal(found_scales, scales)
 
 
 def test_a_lane_finds_its_rows_and_columns_by_rotation_and_mask() -> None:

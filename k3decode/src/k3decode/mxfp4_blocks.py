@@ -8,6 +8,10 @@ value times 2^-126. Three pairs fit a word that way; the bits left over in two w
 after one rotation brings them together.
 
 Scales stay bytes: of each block, eight words of four rows g, g + 8, g + 16, g + 24.
+
+A chunk is two neighbouring blocks of the same rows with their scales behind them, so that one
+stretch of memory has all that two groups need: 1024 bytes of words, then for each g the word of
+scales of the first and of the second block.
 """
 
 from itertools import product
@@ -21,11 +25,16 @@ __all__ = [
     "BLOCK_ROWS",
     "BORROW_MASK",
     "BORROW_ROTATION",
+    "CHUNK_BYTES",
+    "CHUNK_GROUPS",
     "PAIR_ROTATIONS",
+    "SCALE_BYTES",
     "SHARED_ROTATIONS",
     "pack_blocks",
+    "pack_chunks",
     "pack_scales",
     "unpack_blocks",
+    "unpack_chunks",
     "unpack_scales",
 ]
 
@@ -35,13 +44,26 @@ BLOCK_ROWS = 32
 BLOCK_BYTES = 512
 """Bytes of one block without its 32 bytes of scales."""
 
-PAIR_ROTATIONS = (0, 4, 26)
-"""Rotations to the right that bring pairs 0 to 2 of a word's row into place."""
+SCALE_BYTES = 32
+"""Bytes of one block's scales."""
 
-SHARED_ROTATIONS = (8, 30)
+CHUNK_GROUPS = 2
+"""Blocks of one chunk."""
+
+CHUNK_BYTES = CHUNK_GROUPS * (BLOCK_BYTES + SCALE_BYTES)
+"""Bytes of one chunk, scales included."""
+
+PAIR_ROTATIONS = (0, 26, 6)
+"""Rotations to the right that bring pairs 0 to 2 of a word's row into place.
+
+Where one is a shift to the left that loses nothing but bits of other pairs, a multiplication can do
+it, on units that have more room than those of logic and shifts.
+"""
+
+SHARED_ROTATIONS = (30, 4)
 """Rotations to the right of the combined word that bring pair 3 of both rows into place."""
 
-BORROW_MASK = 0x60306030
+BORROW_MASK = 0x0C180C18
 """Bits of the combined word that come from the first word."""
 
 BORROW_ROTATION = 2
@@ -119,3 +141,19 @@ def pack_scales(tiles: Tensor) -> Tensor:
 def unpack_scales(blocks: Tensor) -> Tensor:
     """The other way."""
     return blocks.unflatten(-1, (8, 4)).movedim((-3, -2), (-1, -2)).flatten(-3, -2)
+
+
+def pack_chunks(tiles: Tensor, scales: Tensor) -> Tensor:
+    """Bytes [..., T, 32, C / 2] and scales [..., T, 32, C / 32] -> [..., T, C / 64, 1088]."""
+    words = pack_blocks(tiles).unflatten(-2, (-1, CHUNK_GROUPS)).flatten(-2)
+    # Axes: chunk, block, g, row of the lane.
+    by_lane = pack_scales(scales).unflatten(-1, (8, 4)).unflatten(-3, (-1, CHUNK_GROUPS))
+    return torch.cat([words, by_lane.transpose(-3, -2).flatten(-3)], dim=-1)
+
+
+def unpack_chunks(chunks: Tensor) -> tuple[Tensor, Tensor]:
+    """The other way: [..., T, K, 1088] -> [..., T, 32, 32 K] and [..., T, 32, 2 K]."""
+    words, scales = chunks.split([CHUNK_GROUPS * BLOCK_BYTES, CHUNK_GROUPS * SCALE_BYTES], dim=-1)
+    blocks = words.unflatten(-1, (CHUNK_GROUPS, BLOCK_BYTES)).flatten(-3, -2)
+    by_block = scales.unflatten(-1, (8, CHUNK_GROUPS, 4)).transpose(-3, -2)
+    return unpack_blocks(blocks), unpack_scales(by_block.flatten(-2).flatten(-3, -2))

@@ -9,6 +9,7 @@ from torch import Tensor
 from k3decode.formats import unpack_mxfp4
 from k3decode.ops.dense_mlp.reference import situ
 from k3decode.ops.experts.config import ExpertsConfig
+from k3decode.ops.experts.launch import ExpertsWorkspace
 from k3decode.ops.experts.packing import PackedExperts, unpack_down, unpack_gate_up
 from k3decode.ops.latent_norm.config import LatentNormConfig
 from k3decode.ops.moe_tail.config import MoeTailConfig
@@ -21,11 +22,12 @@ def run_experts(  # noqa: PLR0917
     experts: Tensor,
     shares: Tensor,
     packed: PackedExperts,
-    inner: Tensor,
+    workspace: ExpertsWorkspace,
     out: Tensor,
     *,
     config: ExpertsConfig,
 ) -> None:
+    inner = workspace.inner
     total = torch.zeros(out.shape)
     position = 0
     for expert in range(config.num_experts):

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor
@@ -5,10 +7,13 @@ from torch import Tensor
 from k3decode.dims import K3Dims
 from k3decode.ops.experts.config import ExpertsConfig
 from k3decode.ops.experts.cost import expert_bytes, experts_cost
-from k3decode.ops.experts.launch import config_for, variants
+from k3decode.ops.experts.launch import config_for, make_workspace, variants
 from k3decode.ops.experts.packing import pack_experts, unpack_down, unpack_gate_up
+from k3decode.ops.experts.schedule import begins_stretch, first_of_share
 
-EXPERTS, LATENT, INNER = 19, 96, 64
+CPU = torch.device("cpu")
+
+EXPERTS, LATENT, INNER = 19, 128, 64
 
 
 def random_bytes(*extents: int, high: int = 256) -> Tensor:
@@ -36,17 +41,17 @@ def test_pack_experts_loses_nothing() -> None:
         rows, scales = unpack_down(packed, expert)
         assert torch.equal(rows, w2[expert])
         assert torch.equal(scales, w2_scales[expert])
-    stored = (packed.gate_up, packed.gate_up_scales, packed.down, packed.down_scales)
+    stored = (packed.gate_up, packed.down)
     assert sum(t.numel() for t in stored) == sum(t.numel() for t in checkpoint())
 
 
-def test_a_block_of_the_first_matrix_has_gate_rows_and_their_up_rows() -> None:
+def test_a_chunk_of_the_first_matrix_has_gate_rows_and_their_up_rows() -> None:
     w13, w13_scales, w2, w2_scales = checkpoint()
     packed = pack_experts(w13, w13_scales, w2, w2_scales)
-    # Scales of group 2 of tile 1: word g has rows g and g + 8 of gate, then of up.
-    word = packed.gate_up_scales[4, 1, 2, 12:16].tolist()
+    # Chunk 1 of tile 1, scales of g = 3: rows g and g + 8 of gate, then of up; group 2, then 3.
+    words = packed.gate_up[4, 1, 1, 1024 + 24 : 1024 + 32].tolist()
     rows = [16 + 3, 16 + 11, INNER + 16 + 3, INNER + 16 + 11]
-    assert word == w13_scales[4, rows, 2].tolist()
+    assert words == [*w13_scales[4, rows, 2].tolist(), *w13_scales[4, rows, 3].tolist()]
 
 
 @pytest.mark.parametrize(("high", "wide"), [(128, False), (129, True)])
@@ -66,40 +71,68 @@ def test_pack_experts_names_every_tensor_that_does_not_fit() -> None:
         pack_experts(w13.view(torch.int8), w13_scales, w2, w2_scales)
 
 
-def test_variants_are_the_shards_of_eight_and_sixteen_ranks() -> None:
+def test_variants_are_whole_weights_and_shards() -> None:
     found = variants(K3Dims())
+    inner = {1: 3072, 2: 1536, 4: 768, 8: 384, 16: 192}
     assert {name: config.inner_size for name, config in found.items()} == {
-        "tp8_m32_narrow": 384,
-        "tp8_m64_narrow": 384,
-        "tp8_m32_wide": 384,
-        "tp8_m64_wide": 384,
-        "tp16_m32_narrow": 192,
-        "tp16_m64_narrow": 192,
-        "tp16_m32_wide": 192,
-        "tp16_m64_wide": 192,
+        f"tp{ranks}_m{rows}_{scales}": inner[ranks]
+        for ranks in (1, 2, 4, 8, 16)
+        for scales in (("narrow",) if ranks in {2, 4} else ("narrow", "wide"))
+        for rows in (32, 64)
     }
-    assert (found["tp8_m32_wide"].gate_up_tiles, found["tp8_m32_wide"].down_tiles) == (24, 112)
-    assert (found["tp16_m64_wide"].gate_up_chunk, found["tp16_m64_wide"].down_chunk) == (7, 3)
+    config = found["tp8_m32_wide"]
+    assert (config.gate_up_tiles, config.down_tiles) == (24, 112)
+    assert (config.gate_up_chunks, config.down_chunks) == (7, 6)
+    assert [found[f"tp8_m{rows}_narrow"].ring_chunks for rows in (32, 64)] == [7, 4]
 
 
-def test_config_refuses_what_the_kernels_cannot_hold() -> None:
+def test_config_refuses_what_the_kernel_cannot_hold() -> None:
     dims = K3Dims()
     with pytest.raises(ValueError, match="divides the inner width 3072, found 7"):
         config_for(dims, 7, rows=1, wide_scales=False)
-    with pytest.raises(ValueError, match="shard the experts over more ranks"):
-        config_for(dims, 1, rows=1, wide_scales=False)
-    with pytest.raises(ValueError, match="latent width of 512 to 4096 columns"):
+    with pytest.raises(ValueError, match="an inner width that is a multiple of 192, found 96"):
+        config_for(dims, 32, rows=1, wide_scales=False)
+    with pytest.raises(ValueError, match="latent width of 512 to 3584 columns"):
         ExpertsConfig(
             num_experts=8,
             top_k=2,
             latent_size=600,
-            inner_size=64,
+            inner_size=192,
             situ_beta=4.0,
             situ_linear_beta=25.0,
             wide_scales=False,
             max_rows=64,
-            down_warps=14,
+            teams=2,
+            ring_chunks=4,
         )
+
+
+def test_workspace_holds_every_slot_and_reports_its_bytes() -> None:
+    workspace = make_workspace(config_for(K3Dims(), 8, rows=33, wide_scales=False), CPU)
+    assert workspace.inner.shape == (64 * 16, 384)
+    assert workspace.bytes == 64 * 16 * 384 * 2 + 4
+    assert not workspace.arrived.any()
+
+
+@pytest.mark.parametrize(("tiles", "teams"), [(0, 264), (5, 264), (384, 264), (14664, 264)])
+def test_shares_are_all_tiles_once_and_nearly_equal(tiles: int, teams: int) -> None:
+    ends = [first_of_share(tiles, teams, team) for team in range(teams + 1)]
+    assert (ends[0], ends[-1]) == (0, tiles)
+    sizes = {end - first for first, end in pairwise(ends)}
+    assert sizes <= {tiles // teams, tiles // teams + 1}
+
+
+# The two teams of a CTA are neighbours, and one SM's share is what its CTA's teams have together.
+def test_ctas_have_shares_that_differ_by_one_tile() -> None:
+    ends = [first_of_share(384, 264, 2 * cta) for cta in range(133)]
+    assert {end - first for first, end in pairwise(ends)} == {2, 3}
+
+
+@pytest.mark.parametrize(("ring", "chunks"), [(6, 7), (4, 7), (6, 3), (4, 3), (6, 2), (4, 2)])
+def test_a_stretch_begins_where_the_request_is_a_multiple_of_it(ring: int, chunks: int) -> None:
+    requested = range(ring, ring + 5 * chunks)
+    begins = [begins_stretch(i % chunks, ring, chunks) for i in range(5 * chunks)]
+    assert begins == [chunk % chunks == 0 for chunk in requested]
 
 
 def test_cost_counts_the_tensors_of_the_chosen_experts() -> None:

@@ -8,7 +8,7 @@ import torch
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import KernelInputError
 from k3decode.ops.experts.config import ExpertsConfig
-from k3decode.ops.experts.launch import config_for, run_experts
+from k3decode.ops.experts.launch import ExpertsWorkspace, config_for, run_experts
 from k3decode.ops.experts.packing import PackedExperts
 from k3decode.ops.latent_norm.config import LatentNormConfig
 from k3decode.ops.latent_norm.launch import normalise_latent
@@ -19,20 +19,25 @@ from k3decode.ops.situ.launch import activate_rows
 
 BF16 = torch.bfloat16
 DIMS = replace(
-    K3Dims(), num_experts=8, num_experts_per_token=2, latent_size=512, expert_intermediate_size=64
+    K3Dims(), num_experts=8, num_experts_per_token=2, latent_size=512, expert_intermediate_size=192
 )
 
 
 def packed_for(config: ExpertsConfig, *, wide_scales: bool = False) -> PackedExperts:
-    def empty(tiles: int, columns: int, width: int) -> torch.Tensor:
-        return torch.zeros(config.num_experts, tiles, columns // 32, width, dtype=torch.uint8)
+    def empty(tiles: int, columns: int) -> torch.Tensor:
+        return torch.zeros(config.num_experts, tiles, columns // 64, 1088, dtype=torch.uint8)
 
     return PackedExperts(
-        gate_up=empty(config.gate_up_tiles, config.latent_size, 512),
-        gate_up_scales=empty(config.gate_up_tiles, config.latent_size, 32),
-        down=empty(config.down_tiles, config.inner_size, 512),
-        down_scales=empty(config.down_tiles, config.inner_size, 32),
+        gate_up=empty(config.gate_up_tiles, config.latent_size),
+        down=empty(config.down_tiles, config.inner_size),
         wide_scales=wide_scales,
+    )
+
+
+def workspace_for(slots: int, *, counters: int = 1) -> ExpertsWorkspace:
+    return ExpertsWorkspace(
+        inner=torch.zeros(slots, 192, dtype=BF16),
+        arrived=torch.zeros(counters, dtype=torch.int32),
     )
 
 
@@ -45,7 +50,7 @@ def test_run_experts_names_everything_that_is_wrong() -> None:
             torch.zeros(3, 2, dtype=torch.int64),
             torch.zeros(3, 3),
             packed,
-            torch.zeros(5, 64, dtype=BF16),
+            workspace_for(5, counters=2),
             torch.zeros(3, 512),
             config=config,
         )
@@ -54,10 +59,11 @@ def test_run_experts_names_everything_that_is_wrong() -> None:
     assert "latent: expected a stride that is a multiple of 8 on axis 0, found 516" in text
     assert "experts: expected torch.int32, found torch.int64" in text
     assert "shares: expected shape [3, 2], found [3, 3]" in text
-    assert "inner: expected at least 6 rows, found [5, 64]" in text
+    assert "inner: expected at least 6 rows, found [5, 192]" in text
+    assert "arrived: expected shape [1], found [2]" in text
     assert "out: expected torch.bfloat16, found torch.float32" in text
-    assert "gate_up: expected shape [8, 4, 16, 512], found [7, 4, 16, 512]" in text
-    assert "down_scales: expected shape [8, 16, 2, 32], found [7, 16, 2, 32]" in text
+    assert "gate_up: expected shape [8, 12, 8, 1088], found [7, 12, 8, 1088]" in text
+    assert "down: expected shape [8, 16, 3, 1088], found [7, 16, 3, 1088]" in text
     assert "packed: expected scale bytes up to 127" in text
     assert "expected a CUDA device, found cpu" in text
 
@@ -70,7 +76,7 @@ def test_run_experts_refuses_more_rows_than_its_config_is_for() -> None:
             torch.zeros(33, 2, dtype=torch.int32),
             torch.zeros(33, 2),
             packed_for(config),
-            torch.zeros(66, 64, dtype=BF16),
+            workspace_for(66),
             torch.zeros(33, 512, dtype=BF16),
             config=config,
         )

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Blocks of MXFP4 weights on their way into tensor cores: load, de-quantise exactly, multiply.
+"""Blocks of MXFP4 weights on their way into tensor cores: de-quantise exactly, multiply.
 
 The order of bits is that of `mxfp4_blocks`. A de-quantised pair is the masked pattern, which is the
 value times 2^-126, times a power of two: every E2M1 value times every scale is exact in BF16, where
@@ -9,7 +9,6 @@ it is not, as FP32 has it too, infinite, and NaN for a scale byte of 255.
 from cutlass import Float32, Uint32, cute
 
 from k3decode.mxfp4_blocks import (
-    BLOCK_BYTES,
     BORROW_MASK,
     BORROW_ROTATION,
     PAIR_ROTATIONS,
@@ -20,13 +19,16 @@ __all__ = [
     "ACTIVATION_EXPONENT",
     "BLOCK_ACCUMULATORS",
     "BLOCK_WORDS",
-    "load_blocks",
+    "exceeds_scaled_range",
     "multiply_block",
     "multiply_scaled_block",
+    "scaled_activation",
+    "scaling_factor",
+    "sum_exponent",
 ]
 
 ACTIVATION_EXPONENT = 112
-"""Power of two on activations of `multiply_scaled_block`: SiTU's, which are at most 100, fit."""
+"""Power of two on activations of `multiply_scaled_block`; those below 2^15 stay in range."""
 
 BLOCK_WORDS = 4
 """32-bit words of a block that one lane holds, without the word of scales."""
@@ -35,8 +37,9 @@ BLOCK_ACCUMULATORS = 8
 """FP32 sums of one lane: rows g, g + 8, g + 16, g + 24 for g = lane // 4, two columns each."""
 
 _WORD_BITS = 32
-_SCALE_BLOCK_BYTES = 32
 _PAIR_MASK = 0x81C081C0
+# Lowest place of a pair: shifted to the left by no more, none of its bits has come round.
+_LOSSLESS_SHIFT = 6
 # Truth table of lop3: the first operand where the third has ones, the second elsewhere.
 _SELECT = 0xE4
 # Two BF16 numbers 2^126, and 2^-1 as it is added to an exponent: 126 in the exponent field.
@@ -44,35 +47,16 @@ _UNIT = 0x7E807E80
 _UNIT_EXPONENT = 0x3F003F00
 _MANTISSA_BITS = 7
 _FLOAT_MANTISSA_BITS = 23
+# A BF16 magnitude of 2^15 or more, and nothing smaller, carries into the sign's place.
+_MAGNITUDES = 0x7FFF7FFF
+_TO_SIGN = 0x39003900
+_SIGNS = 0x80008000
+_BOTH_HALVES = 0x00010001
+_BIAS = 127
 # A masked pattern is its value times two to minus this.
 _PATTERN_EXPONENT = 126
 # Mantissa bit that makes 2^-127 of a zero exponent field and NaN of a full one.
 _EDGE_MANTISSA = 0x00400040
-
-
-def load_blocks(words, scales, rWords: cute.Tensor, rScales: cute.Tensor) -> None:
-    """Load neighbouring blocks; static weights, read once, so they pass by the first-level cache.
-
-    Args:
-        words: address of the lane's first 16 bytes, Int64.
-        scales: address of the lane's first word of scales, Int64.
-        rWords: [blocks, 4], Uint32.
-        rScales: [blocks], Uint32.
-    """
-    for block in range(rScales.shape[0]):
-        found = cute.arch.inline_ptx(
-            "ld.global.L1::no_allocate.v4.b32 {{$w0}, {$w1}, {$w2}, {$w3}}, "
-            f"[{{$r0}}+{BLOCK_BYTES * block}];",
-            write_only_types=[Uint32] * BLOCK_WORDS,
-            read_only_args=[words],
-        )
-        for word in range(BLOCK_WORDS):
-            rWords[block, word] = found[word]
-        rScales[block] = cute.arch.inline_ptx(
-            f"ld.global.L1::no_allocate.b32 {{$w0}}, [{{$r0}}+{_SCALE_BLOCK_BYTES * block}];",
-            write_only_types=[Uint32],
-            read_only_args=[scales],
-        )
 
 
 def multiply_block(
@@ -108,13 +92,24 @@ def multiply_block(
     return result
 
 
-def multiply_scaled_block(sums: list, words: list, scales, activations: list) -> list:
-    """The same for activations times 2^112, and scale bytes up to 127.
+def multiply_scaled_block(
+    sums: list, words: list, scales, activations: list, exponent=None
+) -> list:
+    """The same for activations times a power of two, and scale bytes up to 127.
 
     The scales multiply the group's sums instead of the weights, which is half the work, and no less
     exact: patterns times 2^-126 meet activations that bring their products back into FP32's normal
     range. The sums are those of the activations themselves.
+
+    Args:
+        sums: as above.
+        words: as above.
+        scales: as above.
+        activations: as above, times a power of two.
+        exponent: `sum_exponent` of that power; of `ACTIVATION_EXPONENT` if absent.
     """
+    if exponent is None:
+        exponent = Uint32((_PATTERN_EXPONENT - ACTIVATION_EXPONENT) << _FLOAT_MANTISSA_BITS)
     result = []
     for unit in range(2):
         first, second = _pairs(words[2 * unit], words[2 * unit + 1])
@@ -127,7 +122,7 @@ def multiply_scaled_block(sums: list, words: list, scales, activations: list) ->
                 tile,
             )
         for row in range(2):
-            factor = _late_factor(scales, 2 * unit + row)
+            factor = _late_factor(scales, 2 * unit + row, exponent)
             for column in range(2):
                 place = 2 * row + column
                 result.append(sums[4 * unit + place] + factor * tile[place])
@@ -136,7 +131,7 @@ def multiply_scaled_block(sums: list, words: list, scales, activations: list) ->
 
 def _pairs(first, second) -> tuple[list, list]:
     """Four pairs of each of two rows, BF16 times 2^-126."""
-    borrowed = _rotated(second, _WORD_BITS - BORROW_ROTATION)
+    borrowed = second << BORROW_ROTATION
     # Written out, since the compiler makes two instructions of a choice between bits.
     shared = cute.arch.inline_ptx(
         f"{{ .reg .b32 mask; mov.b32 mask, {BORROW_MASK:#x}; "
@@ -153,9 +148,11 @@ def _pairs(first, second) -> tuple[list, list]:
 
 
 def _rotated(word, places: int):
-    """Rotate to the right."""
+    """Rotate to the right, or shift to the left where that brings the same bits into place."""
     if places == 0:
         return word
+    if _WORD_BITS - places <= _LOSSLESS_SHIFT:
+        return word << (_WORD_BITS - places)
     return cute.arch.inline_ptx(
         f"shf.r.wrap.b32 {{$w0}}, {{$r0}}, {{$r0}}, {places};",
         write_only_types=[Uint32],
@@ -170,23 +167,43 @@ def _factor(scales, row: int, wide_scales: bool):
         write_only_types=[Uint32],
         read_only_args=[scales],
     )
-    exponent = spread << _MANTISSA_BITS
     if not wide_scales:
-        return exponent + Uint32(_UNIT_EXPONENT)
-    return exponent | _edge_mantissa(spread)
+        return cute.arch.inline_ptx(
+            f"mad.lo.u32 {{$w0}}, {{$r0}}, {1 << _MANTISSA_BITS}, {_UNIT_EXPONENT};",
+            write_only_types=[Uint32],
+            read_only_args=[spread],
+        )
+    return (spread << _MANTISSA_BITS) | _edge_mantissa(spread)
 
 
-def _late_factor(scales, row: int):
-    """FP32 2^(s - 127) for products of patterns, times 2^-126, and activations, times 2^112."""
+def exceeds_scaled_range(pair):
+    """Not zero where a BF16 of the pair is too large for `ACTIVATION_EXPONENT`, or no number."""
+    return ((pair & Uint32(_MAGNITUDES)) + Uint32(_TO_SIGN)) & Uint32(_SIGNS)
+
+
+def scaling_factor(power):
+    """Two BF16 numbers 2^power, for a power of 0 to `ACTIVATION_EXPONENT`."""
+    return Uint32(power + _BIAS) * Uint32(_BOTH_HALVES << _MANTISSA_BITS)
+
+
+def scaled_activation(pair, factor):
+    """The pair times a `scaling_factor`."""
+    return _scaled(pair, factor, wide_scales=False)
+
+
+def sum_exponent(power):
+    """What the exponents of scales lack where activations were multiplied by 2^power."""
+    return Uint32(_PATTERN_EXPONENT - power) << _FLOAT_MANTISSA_BITS
+
+
+def _late_factor(scales, row: int, exponent):
+    """FP32 2^(s - 127) for products of patterns, times 2^-126, and scaled activations."""
     byte = cute.arch.inline_ptx(
         f"prmt.b32 {{$w0}}, {{$r0}}, 0, {0x4440 + row:#x};",
         write_only_types=[Uint32],
         read_only_args=[scales],
     )
-    bits = (byte << _FLOAT_MANTISSA_BITS) + Uint32(
-        (_PATTERN_EXPONENT - ACTIVATION_EXPONENT) << _FLOAT_MANTISSA_BITS
-    )
-    return bits.bitcast(Float32)
+    return ((byte << _FLOAT_MANTISSA_BITS) + exponent).bitcast(Float32)
 
 
 @cute.jit

@@ -7,7 +7,7 @@ outside the experts marks a slot that nobody serves.
 """
 
 import cutlass
-from cutlass import Float32, Int32, cute
+from cutlass import Float32, Int32, Uint8, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.row_io import WARP_SIZE
@@ -23,10 +23,21 @@ _NO_EXPERT = 1 << 20
 
 
 class SlotGroups:
-    """Shared memory of one CTA."""
+    """Shared memory of one CTA.
+
+    `scratch` is shared memory for three integers per expert; `group_slots` is done with it when it
+    returns.
+    """
 
     def __init__(
-        self, smem: SmemAllocator, *, num_experts: int, top_k: int, max_slots: int, threads: int
+        self,
+        smem: SmemAllocator,
+        scratch: cute.Pointer,
+        *,
+        num_experts: int,
+        top_k: int,
+        max_slots: int,
+        threads: int,
     ) -> None:
         def integers(count: int) -> cute.Tensor:
             return smem.allocate_tensor(Int32, cute.make_layout(count), 16)
@@ -35,8 +46,9 @@ class SlotGroups:
         self.top_k = top_k
         self.max_slots = max_slots
         self.threads = threads
-        self.sRows = integers(2 * num_experts)
-        self.sFirstOf = integers(num_experts)
+        found = cute.recast_ptr(scratch, dtype=Int32)
+        self.sRows = cute.make_tensor(found, cute.make_layout(2 * num_experts))
+        self.sFirstOf = cute.make_tensor(found + 2 * num_experts, cute.make_layout(num_experts))
         self.sTotals = integers(threads // WARP_SIZE)
         self.sExpert = integers(num_experts)
         """Ids of the chosen experts, ascending."""
@@ -44,13 +56,15 @@ class SlotGroups:
         """First position of each chosen expert, and the end of the last."""
         self.sSlot = integers(max_slots)
         """Slot at each position."""
+        self.sIsServed = smem.allocate_tensor(Uint8, cute.make_layout(max_slots), 16)
+        """Whether a slot's id is an expert's, for each slot."""
         self.sShare = smem.allocate_tensor(Float32, cute.make_layout(max_slots), 16)
-        """Weight of the slot at each position, where weights were given."""
+        """Weight of the slot at each position."""
 
 
 @cute.jit
 def group_slots(
-    groups: cutlass.Constexpr, mExperts: cute.Tensor, mShares: cute.Tensor | None, rows: Int32
+    groups: cutlass.Constexpr, mExperts: cute.Tensor, mShares: cute.Tensor, rows: Int32
 ) -> Int32:
     """Fill the groups from ids and weights [rows * top_k]; returns the number of chosen experts."""
     g = groups
@@ -71,16 +85,18 @@ def group_slots(
 def _group_few(
     groups: cutlass.Constexpr,
     mExperts: cute.Tensor,
-    mShares: cute.Tensor | None,
+    mShares: cute.Tensor,
     slots: Int32,
 ):
     """One warp, a slot per lane: positions by comparison with every other slot."""
     g = groups
     sTotals, sExpert, sFirst, sSlot, sShare = g.sTotals, g.sExpert, g.sFirst, g.sSlot, g.sShare
+    sIsServed = g.sIsServed
     lane = cute.arch.lane_idx()
-    expert = Int32(-1)
+    expert, share = Int32(-1), Float32(0.0)
     if lane < slots:
         expert = mExperts[lane]
+        share = mShares[lane]
     served = expert >= 0 and expert < g.num_experts
     key = expert if served else Int32(_NO_EXPERT)
     earlier = Int32(cute.arch.match_sync(_FULL_WARP, key)) & ((Int32(1) << lane) - 1)
@@ -93,10 +109,11 @@ def _group_few(
         if other // 2 < key:
             position = position + 1
             place = place + 1 - other % 2
+    if lane < slots:
+        sIsServed[lane] = Uint8(1) if served else Uint8(0)
     if served:
         sSlot[position] = lane
-        if cutlass.const_expr(mShares is not None):
-            sShare[position] = mShares[lane]
+        sShare[position] = share
     if leads:
         sExpert[place] = expert
         sFirst[place] = position
@@ -111,12 +128,12 @@ def _group_few(
 def _group_many(
     groups: cutlass.Constexpr,
     mExperts: cute.Tensor,
-    mShares: cute.Tensor | None,
+    mShares: cute.Tensor,
     slots: Int32,
 ) -> Int32:
     """All threads: a bit per row and expert, then one sum over the experts."""
     g = groups
-    sRows, sFirstOf, sSlot, sShare = g.sRows, g.sFirstOf, g.sSlot, g.sShare
+    sRows, sFirstOf, sSlot, sShare, sIsServed = g.sRows, g.sFirstOf, g.sSlot, g.sShare, g.sIsServed
     tid, _, _ = cute.arch.thread_idx()
     for i in cutlass.range_constexpr(-(-2 * g.num_experts // g.threads)):
         word = tid + i * g.threads
@@ -136,14 +153,16 @@ def _group_many(
     chosen = _number_positions(g, tid)
     for i in cutlass.range_constexpr(-(-g.max_slots // g.threads)):
         slot = tid + i * g.threads
-        expert = Int32(-1)
+        expert, share = Int32(-1), Float32(0.0)
         if slot < slots:
             expert = mExperts[slot]
+            share = mShares[slot]
+            sIsServed[slot] = Uint8(0)
         if expert >= 0 and expert < g.num_experts:
             position = sFirstOf[expert] + _rank(sRows, expert, slot // g.top_k)
             sSlot[position] = slot
-            if cutlass.const_expr(mShares is not None):
-                sShare[position] = mShares[slot]
+            sIsServed[slot] = Uint8(1)
+            sShare[position] = share
     cute.arch.sync_threads()
     return chosen
 

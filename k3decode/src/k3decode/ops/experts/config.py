@@ -1,27 +1,33 @@
-"""Compile-time choices of the routed-expert kernels.
+"""Compile-time choices of the routed-expert kernel.
 
-Both kernels read weights in blocks of 32 rows and 32 columns, one MXFP4 group wide: 16 bytes per
-lane, two MMA tiles high. A warp takes its blocks in two chunks, so that one chunk is in flight
-while the other is used.
+It reads weights in chunks of 32 rows and 64 columns, two MXFP4 groups: two MMA tiles high. The 16
+warps of a CTA are one or more teams in the first half, where the warps of a team share the columns
+of a tile, and work apart in the second, each on experts of its own.
 """
 
 from dataclasses import dataclass
 
 from k3decode.formats import MXFP4_GROUP
-from k3decode.mxfp4_blocks import BLOCK_ROWS
+from k3decode.mxfp4_blocks import BLOCK_ROWS, CHUNK_GROUPS
 
-__all__ = ["ExpertsConfig"]
+__all__ = ["BODY_CHUNKS", "ExpertsConfig"]
+
+BODY_CHUNKS = 3
+"""Chunks of an expert's second matrix that a warp works on with tokens in registers."""
 
 _WARP_SIZE = 32
+_WARPS = 16
 _MAX_TOP_K = 32
 _MAX_EXPERTS = 1024
-# Registers: 16 bytes of weights per block and lane, for two chunks at a time.
-_MAX_CHUNK = 8
+_CHUNK_COLUMNS = CHUNK_GROUPS * MXFP4_GROUP
+# Registers: 32 bytes of activations per chunk and lane.
+_MAX_LANE_CHUNKS = 7
+_SUMS = 8
 
 
 @dataclass(frozen=True)
 class ExpertsConfig:
-    """One pair of compiled kernels: gate and up projection, down projection."""
+    """One compiled kernel."""
 
     num_experts: int
     top_k: int
@@ -33,11 +39,10 @@ class ExpertsConfig:
     wide_scales: bool
     """Whether a scale byte above 127 may occur: one more multiplication per pair of weights."""
     max_rows: int
-    down_warps: int
-    """Warps of a CTA of the second kernel, each with its share of the experts."""
-    gate_up_warps: int = 8
-    """Warps of a CTA of the first kernel, each with its share of the latent columns."""
-    gate_up_ctas_per_sm: int = 2
+    teams: int
+    """Groups of warps that each take tiles of the first matrix."""
+    ring_chunks: int
+    """Chunks of weights of a warp that are on their way or in use."""
 
     def __post_init__(self) -> None:
         if not (1 <= self.top_k <= _MAX_TOP_K and self.top_k <= self.num_experts <= _MAX_EXPERTS):
@@ -45,18 +50,17 @@ class ExpertsConfig:
                 f"1 to {_MAX_TOP_K} choices of at most {_MAX_EXPERTS} experts, found {self.top_k} "
                 f"of {self.num_experts}: one CTA keeps the experts' tokens in shared memory"
             )
-        share = MXFP4_GROUP * 2 * self.gate_up_warps
-        if self.latent_size % share or not 1 <= self.gate_up_chunk <= _MAX_CHUNK:
+        share = _CHUNK_COLUMNS * self.team_warps
+        if self.latent_size % share or not 1 <= self.gate_up_chunks <= _MAX_LANE_CHUNKS:
             raise ValueError(
-                f"a latent width of {share} to {share * _MAX_CHUNK} columns in steps of {share}, "
-                f"found {self.latent_size}: each of {self.gate_up_warps} warps takes two chunks of "
-                f"at most {_MAX_CHUNK} groups"
+                f"a latent width of {share} to {share * _MAX_LANE_CHUNKS} columns in steps of "
+                f"{share}, found {self.latent_size}: each of {self.team_warps} warps keeps its "
+                "columns of a token in registers"
             )
-        if self.inner_size % (2 * MXFP4_GROUP) or not 1 <= self.down_chunk <= _MAX_CHUNK:
+        if self.inner_size < 1 or self.inner_size % (_CHUNK_COLUMNS * BODY_CHUNKS):
             raise ValueError(
-                f"an inner width of {2 * MXFP4_GROUP} to {2 * MXFP4_GROUP * _MAX_CHUNK} columns in "
-                f"steps of {2 * MXFP4_GROUP}, found {self.inner_size}: a warp takes two chunks of "
-                f"at most {_MAX_CHUNK} groups; shard the experts over more ranks"
+                f"an inner width that is a multiple of {_CHUNK_COLUMNS * BODY_CHUNKS}, found "
+                f"{self.inner_size}: choose a number of ranks that gives one"
             )
 
     @property
@@ -66,18 +70,18 @@ class ExpertsConfig:
 
     @property
     def down_tiles(self) -> int:
-        """Blocks of 32 output rows in one expert; one CTA each."""
+        """Blocks of 32 output rows in one expert."""
         return self.latent_size // BLOCK_ROWS
 
     @property
-    def gate_up_chunk(self) -> int:
-        """Groups of one chunk of a warp of the first kernel."""
-        return self.latent_size // MXFP4_GROUP // self.gate_up_warps // 2
+    def gate_up_chunks(self) -> int:
+        """Chunks of one warp in a tile of the first matrix."""
+        return self.latent_size // _CHUNK_COLUMNS // self.team_warps
 
     @property
-    def down_chunk(self) -> int:
-        """Groups of one chunk of a warp of the second kernel."""
-        return self.inner_size // MXFP4_GROUP // 2
+    def down_chunks(self) -> int:
+        """Chunks of one tile of the second matrix."""
+        return self.inner_size // _CHUNK_COLUMNS
 
     @property
     def max_slots(self) -> int:
@@ -85,11 +89,27 @@ class ExpertsConfig:
         return self.max_rows * self.top_k
 
     @property
-    def gate_up_threads(self) -> int:
-        """Threads of a CTA of the first kernel."""
-        return self.gate_up_warps * _WARP_SIZE
+    def warps(self) -> int:
+        """Warps of a CTA."""
+        return _WARPS
 
     @property
-    def down_threads(self) -> int:
-        """Threads of a CTA of the second kernel."""
-        return self.down_warps * _WARP_SIZE
+    def team_warps(self) -> int:
+        """Warps of a team, each with its share of the latent columns."""
+        return _WARPS // self.teams
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return self.warps * _WARP_SIZE
+
+    @property
+    def shared_floats(self) -> int:
+        """FP32 numbers of one piece of shared memory with three uses, one after the other.
+
+        Who chose whom, while slots are grouped; the sums of the warps of both teams, of two tiles;
+        the outputs of every slot.
+        """
+        grouping = 3 * self.num_experts
+        sums = 2 * self.warps * _SUMS * _WARP_SIZE
+        return max(grouping, sums, self.max_slots * BLOCK_ROWS)

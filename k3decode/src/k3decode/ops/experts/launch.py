@@ -1,5 +1,6 @@
-"""Launch of the routed experts: check the inputs, compile once, launch both kernels."""
+"""Launch of the routed experts: check the inputs, compile once, launch."""
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -9,18 +10,49 @@ from torch import Tensor
 from k3decode.dims import K3Dims
 from k3decode.formats import MXFP4_GROUP
 from k3decode.host.inputs import MAX_ROWS, InputCheck
-from k3decode.mxfp4_blocks import BLOCK_BYTES, BLOCK_ROWS
+from k3decode.mxfp4_blocks import CHUNK_BYTES, CHUNK_GROUPS
 from k3decode.ops.experts.config import ExpertsConfig
 from k3decode.ops.experts.packing import PackedExperts
 
-__all__ = ["compile_variant", "config_for", "run_experts", "variants"]
+__all__ = [
+    "ExpertsWorkspace",
+    "compile_variant",
+    "config_for",
+    "make_workspace",
+    "run_experts",
+    "variants",
+]
 
 _VECTOR_WIDTH = 8
 _BF16_PER_WORD = 2
-# Every warp of the second kernel keeps sums of every row in shared memory: more rows, fewer warps.
-_FEW_ROWS = 32
-_FEW_ROWS_WARPS = 16
-_WARPS = 14
+# Largest batch of a variant -> chunks of a warp's ring. More slots leave less shared memory for it.
+_RINGS = {32: 7, MAX_ROWS: 4}
+_TEAMS = 2
+_RANKS_WITH_LARGE_SCALES = (1, 8, 16)
+
+
+@dataclass(frozen=True)
+class ExpertsWorkspace:
+    """Memory between the halves of a launch; launches one after the other may share one."""
+
+    inner: Tensor
+    """BF16 [N, I], N at least M * k: activations of each slot, overwritten."""
+    arrived: Tensor
+    """int32 [1], zero before the first launch; every launch leaves it as the next one needs it."""
+
+    @property
+    def bytes(self) -> int:
+        """Device memory of the workspace."""
+        return sum(t.numel() * t.element_size() for t in (self.inner, self.arrived))
+
+
+def make_workspace(config: ExpertsConfig, device: torch.device) -> ExpertsWorkspace:
+    """Workspace for any batch of a config."""
+    shape = (config.max_slots, config.inner_size)
+    return ExpertsWorkspace(
+        inner=torch.empty(shape, dtype=torch.bfloat16, device=device),
+        arrived=torch.zeros(1, dtype=torch.int32, device=device),
+    )
 
 
 def run_experts(  # noqa: PLR0917
@@ -28,7 +60,7 @@ def run_experts(  # noqa: PLR0917
     experts: Tensor,
     shares: Tensor,
     packed: PackedExperts,
-    inner: Tensor,
+    workspace: ExpertsWorkspace,
     out: Tensor,
     *,
     config: ExpertsConfig,
@@ -36,8 +68,8 @@ def run_experts(  # noqa: PLR0917
     """Compute each row's weighted sum over its experts.
 
     Inner activations are rounded to BF16 and the sum once more; an expert's output and its weight
-    are not rounded. Sums have one order, so equal inputs give equal bits; the order of a row's
-    experts depends on which experts the other rows chose.
+    are not rounded. Sums have one order, which no other row changes, so equal inputs give equal
+    bits.
 
     Args:
         latent: BF16 [M, L], row stride a multiple of 8.
@@ -45,7 +77,7 @@ def run_experts(  # noqa: PLR0917
             and a row without experts gets zeros.
         shares: FP32 [M, k], dense, weights of the choices.
         packed: the layer's weights, as `pack_experts` orders them.
-        inner: BF16 [N, I], dense, N at least M * k: workspace, overwritten.
+        workspace: as `make_workspace` makes it for the config.
         out: BF16 [M, L], written.
         config: variants to run.
 
@@ -61,32 +93,19 @@ def run_experts(  # noqa: PLR0917
         f"out: expected at most {config.max_rows} rows as the config says, found {rows}: take the "
         "config for as many rows",
     )
-    architecture = _checked(check, (latent, experts, shares, inner, out), packed, rows, config)
+    architecture = _checked(check, (latent, experts, shares, out), workspace, packed, config)
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
-    gate_up, down = compile_variant(config, architecture)
-    stream = current_stream()
-    gate_up(
-        *(device_pointer(tensor) for tensor in (latent, experts, packed.gate_up)),
-        *(device_pointer(tensor) for tensor in (packed.gate_up_scales, inner)),
+    tensors = (latent, experts, shares, packed.gate_up, packed.down)
+    compile_variant(config, architecture)(
+        *(device_pointer(tensor) for tensor in (*tensors, workspace.inner)),
+        *(device_pointer(tensor) for tensor in (workspace.arrived, out)),
         latent.stride(0) // _BF16_PER_WORD,
-        rows,
-        _ctas(latent.device, rows, config),
-        stream,
-    )
-    down(
-        *(device_pointer(tensor) for tensor in (inner, experts, shares, packed.down)),
-        *(device_pointer(tensor) for tensor in (packed.down_scales, out)),
         out.stride(0),
         rows,
-        stream,
+        _multiprocessors(latent.device),
+        current_stream(),
     )
-
-
-def _ctas(device: torch.device, rows: int, config: ExpertsConfig) -> int:
-    """As many as the GPU holds at a time, and no more than there can be tiles."""
-    resident = config.gate_up_ctas_per_sm * _multiprocessors(device)
-    return min(resident, min(rows * config.top_k, config.num_experts) * config.gate_up_tiles)
 
 
 @cache
@@ -96,33 +115,34 @@ def _multiprocessors(device: torch.device) -> int:
 
 def _checked(
     check: InputCheck,
-    tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor],
+    workspace: ExpertsWorkspace,
     packed: PackedExperts,
-    rows: int,
     config: ExpertsConfig,
 ) -> str:
-    latent, experts, shares, inner, out = tensors
-    c, bf16 = config, torch.bfloat16
+    latent, experts, shares, out = tensors
+    c, bf16, w = config, torch.bfloat16, workspace
+    rows = out.shape[0] if out.ndim else 0
     row = [rows, c.latent_size]
     check.tensor("latent", latent, dtype=bf16, shape=row, stride_multiple=_VECTOR_WIDTH)
     choices = [rows, c.top_k]
     check.tensor("experts", experts, dtype=torch.int32, shape=choices, dense_from=0)
     check.tensor("shares", shares, dtype=torch.float32, shape=choices, dense_from=0)
-    check.tensor("inner", inner, dtype=bf16, shape=[None, c.inner_size], dense_from=0)
+    check.tensor("inner", w.inner, dtype=bf16, shape=[None, c.inner_size], dense_from=0)
     check.require(
-        inner.ndim == 0 or inner.shape[0] >= rows * c.top_k,
-        f"inner: expected at least {rows * c.top_k} rows, found {list(inner.shape)}",
+        w.inner.ndim == 0 or w.inner.shape[0] >= rows * c.top_k,
+        f"inner: expected at least {rows * c.top_k} rows, found {list(w.inner.shape)}",
     )
+    check.tensor("arrived", w.arrived, dtype=torch.int32, shape=[1], dense_from=0)
     check.tensor("out", out, dtype=bf16, shape=row)
-    groups = (c.latent_size // MXFP4_GROUP, c.inner_size // MXFP4_GROUP)
     for name, tiles, columns in (
-        ("gate_up", c.gate_up_tiles, groups[0]),
-        ("down", c.down_tiles, groups[1]),
+        ("gate_up", c.gate_up_tiles, c.latent_size),
+        ("down", c.down_tiles, c.inner_size),
     ):
-        for field, width in ((name, BLOCK_BYTES), (f"{name}_scales", BLOCK_ROWS)):
-            shape = [c.num_experts, tiles, columns, width]
-            tensor = getattr(packed, field)
-            check.tensor(field, tensor, dtype=torch.uint8, shape=shape, dense_from=0)
+        chunks = columns // (CHUNK_GROUPS * MXFP4_GROUP)
+        shape = [c.num_experts, tiles, chunks, CHUNK_BYTES]
+        tensor = getattr(packed, name)
+        check.tensor(name, tensor, dtype=torch.uint8, shape=shape, dense_from=0)
     check.require(
         c.wide_scales or not packed.wide_scales,
         "packed: expected scale bytes up to 127 as the config says, found larger ones: set "
@@ -132,18 +152,14 @@ def _checked(
 
 
 @cache
-def compile_variant(config: ExpertsConfig, architecture: str) -> tuple[Any, Any]:
-    """Compile both kernels of a variant, once per process."""
+def compile_variant(config: ExpertsConfig, architecture: str) -> Any:
+    """Compile a variant, once per process."""
     from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
-    from k3decode.ops.experts.kernel import DownKernel, GateUpKernel  # noqa: PLC0415
+    from k3decode.ops.experts.kernel import ExpertsKernel  # noqa: PLC0415
 
     bf16, fp32, int32, uint8 = torch.bfloat16, torch.float32, torch.int32, torch.uint8
-    gate_up = placeholders([bf16, int32, uint8, uint8, bf16], 1, 2)
-    down = placeholders([bf16, int32, fp32, uint8, uint8, bf16], 1, 1)
-    return (
-        compile_kernel(GateUpKernel(config), gate_up, architecture),
-        compile_kernel(DownKernel(config), down, architecture),
-    )
+    arguments = placeholders([bf16, int32, fp32, uint8, uint8, bf16, int32, bf16], 2, 2)
+    return compile_kernel(ExpertsKernel(config), arguments, architecture)
 
 
 def config_for(dims: K3Dims, ranks: int, *, rows: int, wide_scales: bool) -> ExpertsConfig:
@@ -155,8 +171,9 @@ def config_for(dims: K3Dims, ranks: int, *, rows: int, wide_scales: bool) -> Exp
     if ranks < 1 or dims.expert_intermediate_size % ranks:
         raise ValueError(
             f"expected a number of ranks that divides the inner width "
-            f"{dims.expert_intermediate_size}, found {ranks}: use 8 or 16"
+            f"{dims.expert_intermediate_size}, found {ranks}: use 1, 2, 4, 8 or 16"
         )
+    max_rows = min(most for most in _RINGS if rows <= most or most == MAX_ROWS)
     return ExpertsConfig(
         num_experts=dims.num_experts,
         top_k=dims.num_experts_per_token,
@@ -165,16 +182,18 @@ def config_for(dims: K3Dims, ranks: int, *, rows: int, wide_scales: bool) -> Exp
         situ_beta=dims.situ_beta,
         situ_linear_beta=dims.situ_linear_beta,
         wide_scales=wide_scales,
-        max_rows=_FEW_ROWS if rows <= _FEW_ROWS else MAX_ROWS,
-        down_warps=_FEW_ROWS_WARPS if rows <= _FEW_ROWS else _WARPS,
+        max_rows=max_rows,
+        teams=_TEAMS,
+        ring_chunks=_RINGS[max_rows],
     )
 
 
 def variants(dims: K3Dims) -> dict[str, ExpertsConfig]:
-    """Shards of eight and sixteen ranks, few and many rows, without and with large scales."""
+    """Whole weights and shards, few and many rows, without and with large scales."""
     return {
         f"tp{ranks}_m{rows}_{name}": config_for(dims, ranks, rows=rows, wide_scales=wide_scales)
-        for ranks in (8, 16)
+        for ranks in (1, 2, 4, 8, 16)
         for name, wide_scales in (("narrow", False), ("wide", True))
-        for rows in (_FEW_ROWS, MAX_ROWS)
+        for rows in _RINGS
+        if ranks in _RANKS_WITH_LARGE_SCALES or not wide_scales
     }

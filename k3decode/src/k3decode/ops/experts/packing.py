@@ -1,8 +1,8 @@
 """Expert weights as the kernels read them: a checkpoint's bytes in other places, in plain torch.
 
-The order within a block of 32 rows and 32 columns is that of `mxfp4_blocks`. Here: which rows make
-a block. A block of the first matrix is 16 gate rows and their 16 up rows, so that one CTA has both
-values that an activation needs; a block of the second is 32 neighbouring output rows.
+The order within a chunk of 32 rows and 64 columns is that of `mxfp4_blocks`. Here: which rows make
+a chunk. One of the first matrix has 16 gate rows and their 16 up rows, so that one CTA has both
+values that an activation needs; one of the second has 32 neighbouring output rows.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,17 @@ from torch import Tensor
 
 from k3decode.formats import MXFP4_GROUP
 from k3decode.mxfp4_blocks import (
-    BLOCK_BYTES,
     BLOCK_ROWS,
-    pack_blocks,
-    pack_scales,
-    unpack_blocks,
-    unpack_scales,
+    CHUNK_BYTES,
+    CHUNK_GROUPS,
+    pack_chunks,
+    unpack_chunks,
 )
 
 __all__ = ["PackedExperts", "pack_experts", "unpack_down", "unpack_gate_up"]
 
 _HALF_ROWS = BLOCK_ROWS // 2
-_SCALE_BYTES = BLOCK_ROWS
+_CHUNK_COLUMNS = CHUNK_GROUPS * MXFP4_GROUP
 _WIDE_SCALE = 128
 # Experts reordered at a time, so that the unpacked bits of all of them never stand in memory.
 _EXPERTS_AT_A_TIME = 16
@@ -34,13 +33,9 @@ class PackedExperts:
     """Weights of E experts of inner width I on a latent row of L columns, all uint8 and dense."""
 
     gate_up: Tensor
-    """[E, I / 16, L / 32, 512]; a block is 16 gate rows and their 16 up rows."""
-    gate_up_scales: Tensor
-    """[E, I / 16, L / 32, 32]"""
+    """[E, I / 16, L / 64, 1088]; a chunk is of 16 gate rows and their 16 up rows."""
     down: Tensor
-    """[E, L / 32, I / 32, 512]"""
-    down_scales: Tensor
-    """[E, L / 32, I / 32, 32]"""
+    """[E, L / 32, I / 64, 1088]"""
     wide_scales: bool
     """Whether any scale byte is above 127."""
 
@@ -61,40 +56,33 @@ def pack_experts(w13: Tensor, w13_scales: Tensor, w2: Tensor, w2_scales: Tensor)
         ValueError: the shapes do not belong together or are no multiples of a block.
     """
     experts, latent, inner = _sizes(w13, w13_scales, w2, w2_scales)
-    gate_up = (experts, inner // _HALF_ROWS, latent // MXFP4_GROUP)
-    down = (experts, latent // BLOCK_ROWS, inner // MXFP4_GROUP)
     packed = PackedExperts(
-        gate_up=w13.new_empty(*gate_up, BLOCK_BYTES),
-        gate_up_scales=w13.new_empty(*gate_up, _SCALE_BYTES),
-        down=w2.new_empty(*down, BLOCK_BYTES),
-        down_scales=w2.new_empty(*down, _SCALE_BYTES),
+        gate_up=w13.new_empty(experts, inner // _HALF_ROWS, latent // _CHUNK_COLUMNS, CHUNK_BYTES),
+        down=w2.new_empty(experts, latent // BLOCK_ROWS, inner // _CHUNK_COLUMNS, CHUNK_BYTES),
         wide_scales=bool(max(int(w13_scales.max()), int(w2_scales.max())) >= _WIDE_SCALE),
     )
     for first in range(0, experts, _EXPERTS_AT_A_TIME):
         some = slice(first, first + _EXPERTS_AT_A_TIME)
-        packed.gate_up[some] = pack_blocks(_paired_rows(w13[some]))
-        packed.gate_up_scales[some] = pack_scales(_paired_rows(w13_scales[some]))
-        packed.down[some] = pack_blocks(w2[some].unflatten(1, (-1, BLOCK_ROWS)))
-        packed.down_scales[some] = pack_scales(w2_scales[some].unflatten(1, (-1, BLOCK_ROWS)))
+        packed.gate_up[some] = pack_chunks(_paired_rows(w13[some]), _paired_rows(w13_scales[some]))
+        packed.down[some] = pack_chunks(
+            w2[some].unflatten(1, (-1, BLOCK_ROWS)), w2_scales[some].unflatten(1, (-1, BLOCK_ROWS))
+        )
     return packed
 
 
 def unpack_gate_up(packed: PackedExperts, expert: int) -> tuple[Tensor, Tensor]:
     """Bytes [2 I, L / 2] and scales [2 I, L / 32] of one expert as the checkpoint has them."""
-    rows = unpack_blocks(packed.gate_up[expert]), unpack_scales(packed.gate_up_scales[expert])
     first, second = (
         tiles.unflatten(1, (2, _HALF_ROWS)).transpose(0, 1).reshape(-1, tiles.shape[-1])
-        for tiles in rows
+        for tiles in unpack_chunks(packed.gate_up[expert])
     )
     return first, second
 
 
 def unpack_down(packed: PackedExperts, expert: int) -> tuple[Tensor, Tensor]:
     """Bytes [L, I / 2] and scales [L, I / 32] of one expert as the checkpoint has them."""
-    return (
-        unpack_blocks(packed.down[expert]).flatten(0, 1),
-        unpack_scales(packed.down_scales[expert]).flatten(0, 1),
-    )
+    first, second = (tiles.flatten(0, 1) for tiles in unpack_chunks(packed.down[expert]))
+    return first, second
 
 
 def _sizes(w13: Tensor, w13_scales: Tensor, w2: Tensor, w2_scales: Tensor) -> tuple[int, int, int]:
@@ -110,9 +98,9 @@ def _sizes(w13: Tensor, w13_scales: Tensor, w2: Tensor, w2_scales: Tensor) -> tu
         for name, (tensor, shape) in wanted.items()
         if list(tensor.shape) != shape
     ]
-    if inner % MXFP4_GROUP or latent % MXFP4_GROUP:
+    if inner % _CHUNK_COLUMNS or latent % _CHUNK_COLUMNS:
         wrong.append(
-            f"expected widths that are multiples of {MXFP4_GROUP}, found {latent}, {inner}"
+            f"expected widths that are multiples of {_CHUNK_COLUMNS}, found {latent}, {inner}"
         )
     wrong += [
         f"expected torch.uint8, found {tensor.dtype}"
