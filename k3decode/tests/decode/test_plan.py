@@ -110,7 +110,8 @@ def test_a_served_step_is_inside_the_scope(facts: StepFacts, scope: PreparedScop
 def test_the_decision_can_look_at_nothing_but_its_arguments() -> None:
     folder = Path(plan_module.__file__).parent
     imported = set()
-    for path in folder.glob("*.py"):
+    for module in ("batches", "coverage", "eligibility", "facts", "plan"):
+        path = folder / f"{module}.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}

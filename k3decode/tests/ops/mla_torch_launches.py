@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from k3decode.formats import pack_e4m3, unpack_e4m3
-from k3decode.host.row_prefetch import RowPrefetch
 from k3decode.ops.mla_combine.config import MlaCombineConfig
 from k3decode.ops.mla_combine.launch import CutRows, ValueLift
 from k3decode.ops.mla_decode.config import MlaDecodeConfig
@@ -33,7 +32,6 @@ def mla_prepare(  # noqa: PLR0917
     *,
     config: MlaPrepareConfig,
     cache_scale: float = 1.0,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     rank, latent, eps = config.query_rank, config.latent, config.norm_eps
     query.copy_(_normed(projection[:, :rank], query_norm, eps))
@@ -106,7 +104,6 @@ def mla_combine(
     cut: CutRows | None = None,
     lift: ValueLift | None = None,
     out_lse: Tensor | None = None,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     """Shares relative to the largest logarithm, summed, divided at the end."""
     rows, heads = out.shape[0], partials.lse.shape[1]

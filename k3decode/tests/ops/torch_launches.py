@@ -7,7 +7,6 @@ them, and a wrong one must be caught.
 import torch
 from torch import Tensor
 
-from k3decode.host.row_prefetch import RowPrefetch
 from k3decode.ops.attn_res.reference import AttnResWeights, attn_res_mixture
 from k3decode.ops.embedding.reference import embed
 from k3decode.ops.kda.config import KdaConfig
@@ -28,7 +27,6 @@ def attn_res(  # noqa: PLR0917
     write_block: int | None,
     reset: bool,
     eps: float,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     if pending is not None:
         prefix.copy_(pending if reset else prefix + pending)
@@ -45,13 +43,7 @@ def attn_res(  # noqa: PLR0917
 
 
 def route_rows(
-    logits: Tensor,
-    bias: Tensor,
-    experts: Tensor,
-    weights: Tensor,
-    *,
-    scaling_factor: float,
-    prefetch: RowPrefetch | None = None,
+    logits: Tensor, bias: Tensor, experts: Tensor, weights: Tensor, *, scaling_factor: float
 ) -> None:
     found = route(logits, bias, experts.shape[1], scaling_factor)
     experts.copy_(found.experts)
@@ -72,7 +64,6 @@ def kda_step(  # noqa: PLR0917
     *,
     config: KdaConfig,
     accepted: Tensor | None = None,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     q, channels = config.tokens, config.channels
     last = torch.zeros_like(slots[:, 0]).long() if accepted is None else accepted.long() - 1

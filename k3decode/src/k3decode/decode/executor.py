@@ -14,7 +14,6 @@ from k3decode.decode.batches import Batch
 from k3decode.decode.buffers import DecodeState, StepBuffers, allocate_buffers
 from k3decode.decode.launches import PreparedLaunch, StepLaunches
 from k3decode.decode.layer_weights import DecodeLayer, ModelEnds
-from k3decode.decode.prefetch import PrefetchBytes
 from k3decode.dims import K3Dims
 
 __all__ = ["CapturedStep", "DecodeExecutor", "capture"]
@@ -58,7 +57,6 @@ class DecodeExecutor:
         state: DecodeState,
         *,
         ends: ModelEnds | None = None,
-        prefetch: PrefetchBytes | None = None,
     ) -> None:
         """Take the activations' memory.
 
@@ -67,13 +65,11 @@ class DecodeExecutor:
             layers: packed, in order.
             state: of the layers and of the largest batch.
             ends: embedding and LM head; None for layers alone, from a prefix to a pending row.
-            prefetch: how much of the weights is requested early.
         """
         self.dims = dims
         self.layers = tuple(layers)
         self.state = state
         self._ends = ends
-        self.prefetch = prefetch
         self.drawn: tuple[Tensor, Tensor] | None = None
         """For timing: experts and shares that replace the routers' choices."""
         self.buffers: StepBuffers = allocate_buffers(
@@ -93,7 +89,6 @@ class DecodeExecutor:
             batch,
             self.buffers,
             self.state,
-            prefetch=self.prefetch,
             drawn=self.drawn,
         )
         found: list[PreparedLaunch] = []

@@ -21,9 +21,7 @@ from k3decode.decode.layer_weights import (
     MoePart,
     ReadingPoint,
 )
-from k3decode.decode.prefetch import PrefetchBytes, rows_ahead
 from k3decode.dims import K3Dims
-from k3decode.host.row_prefetch import RowPrefetch
 from k3decode.ops.attn_res.launch import attn_res
 from k3decode.ops.embedding.launch import embed_rows
 from k3decode.ops.experts.launch import config_for as experts_config
@@ -76,7 +74,6 @@ class StepLaunches:
         buffers: StepBuffers,
         state: DecodeState,
         *,
-        prefetch: PrefetchBytes | None = None,
         drawn: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         """Choose the variants of a batch.
@@ -86,7 +83,6 @@ class StepLaunches:
             batch: rows of the step.
             buffers: activations, shared with other batches.
             state: of at least as many requests.
-            prefetch: how much of the weights is requested early.
             drawn: for timing, experts and shares of each layer that replace the router's choice,
                 which is made all the same; as `StepBuffers` has them.
         """
@@ -94,7 +90,6 @@ class StepLaunches:
         self._batch = batch
         self._rows = buffers.first(batch.rows)
         self._state = state
-        self._early = prefetch or PrefetchBytes()
         self._drawn = drawn
         self._situ = SituBounds(dims.situ_beta, dims.situ_linear_beta)
         self._attention = attention_config(dims, _CACHE_FORMAT)
@@ -132,19 +127,17 @@ class StepLaunches:
             blocks=blocks,
             added="pending" if number else None,
             write_block=blocks if starts_block else None,
-            prefetch=self._ahead(layer.attention.in_proj, self._early.attention_in),
         )
         if isinstance(layer.attention, KdaPart):
             yield from self._kda(layer.attention, number)
         else:
-            yield from self._mla(layer.attention, layer.feed_forward, number)
+            yield from self._mla(layer.attention, number)
         yield self._reading(
             "after",
             layer.after,
             blocks=blocks + int(starts_block),
             added="attended",
             reset=starts_block,
-            prefetch=self._front_ahead(layer.feed_forward, self._early.front),
         )
         if isinstance(layer.feed_forward, DensePart):
             yield from self._dense(layer.feed_forward)
@@ -169,7 +162,6 @@ class StepLaunches:
         added: str | None,
         write_block: int | None = None,
         reset: bool = False,
-        prefetch: RowPrefetch | None = None,
     ) -> PreparedLaunch:
         rows = self._rows
         return PreparedLaunch(
@@ -186,17 +178,8 @@ class StepLaunches:
                 write_block=write_block,
                 reset=reset,
                 eps=self._dims.rms_norm_eps,
-                prefetch=prefetch,
             ),
         )
-
-    def _ahead(self, weight: Tensor, megabytes: float) -> RowPrefetch | None:
-        return rows_ahead(weight, self._batch.rows, megabytes)
-
-    def _front_ahead(self, part: DensePart | MoePart, megabytes: float) -> RowPrefetch | None:
-        if isinstance(part, DensePart):
-            return None
-        return rows_ahead(part.front, self._batch.rows, megabytes, self._situ)
 
     def _kda(self, part: KdaPart, number: int) -> Iterator[PreparedLaunch]:
         dims, rows, state, batch = self._dims, self._rows, self._state, self._batch
@@ -219,9 +202,10 @@ class StepLaunches:
                 state.kda_taps[number][:, :window],
                 state.kda_memory[number],
                 mixed,
-                config=kda_config(dims, dims.num_attention_heads, batch.tokens),
+                config=kda_config(
+                    dims, dims.num_attention_heads, batch.tokens, requests=batch.requests
+                ),
                 accepted=state.accepted[: batch.requests] if batch.tokens > 1 else None,
-                prefetch=self._ahead(part.o_proj, self._early.kda_out),
             ),
         )
         yield PreparedLaunch(
@@ -229,9 +213,7 @@ class StepLaunches:
             partial(project, mixed, part.o_proj, rows.attended),
         )
 
-    def _mla(
-        self, part: MlaPart, following: DensePart | MoePart, number: int
-    ) -> Iterator[PreparedLaunch]:
+    def _mla(self, part: MlaPart, number: int) -> Iterator[PreparedLaunch]:
         dims, rows = self._dims, self._rows
         values = dims.num_attention_heads * dims.v_head_dim
         projected = rows.projected[:, : part.in_proj.shape[0]]
@@ -251,7 +233,6 @@ class StepLaunches:
                 rows.compressed,
                 self._state.mla_pages[number],
                 config=prepare_config(dims, _CACHE_FORMAT),
-                prefetch=self._ahead(part.o_proj, self._early.mla_out),
             ),
         )
         yield PreparedLaunch(
@@ -268,15 +249,13 @@ class StepLaunches:
                 config=query_config(dims, _CACHE_FORMAT),
             ),
         )
-        yield from self._attend(part, following, number)
+        yield from self._attend(part, number)
         yield PreparedLaunch(
             "projection mla_out",
             partial(project, mixed, part.o_proj, rows.attended),
         )
 
-    def _attend(
-        self, part: MlaPart, following: DensePart | MoePart, number: int
-    ) -> Iterator[PreparedLaunch]:
+    def _attend(self, part: MlaPart, number: int) -> Iterator[PreparedLaunch]:
         dims, rows, state, batch = self._dims, self._rows, self._state, self._batch
         values = dims.num_attention_heads * dims.v_head_dim
         lengths = state.lengths[: batch.requests]
@@ -310,7 +289,6 @@ class StepLaunches:
                     tokens_per_request=batch.tokens,
                 ),
                 lift=ValueLift(value_up=part.value_up, gate=gate),
-                prefetch=self._front_ahead(following, self._early.front_behind_mla),
             ),
         )
 
@@ -349,7 +327,6 @@ class StepLaunches:
                 experts,
                 shares,
                 scaling_factor=dims.routed_scaling_factor,
-                prefetch=self._ahead(part.tail, self._early.tail),
             ),
         )
         packed = part.experts

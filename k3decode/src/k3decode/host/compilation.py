@@ -32,7 +32,6 @@ __all__ = [
     "load_object_file",
     "object_file",
     "placeholders",
-    "vector_pointer",
 ]
 
 _NUMERIC = {
@@ -58,11 +57,6 @@ def device_pointer(tensor: torch.Tensor) -> Any:
 def byte_pointer(tensor: torch.Tensor) -> Any:
     """Pointer to the bytes of a tensor, which may start anywhere."""
     return make_ptr(cutlass.Uint8, tensor.data_ptr(), AddressSpace.gmem, assumed_align=1)
-
-
-def vector_pointer(tensor: torch.Tensor) -> Any:
-    """Pointer to the bytes of a tensor of any dtype whose first element is aligned to 16 bytes."""
-    return _pointer(torch.uint8, tensor.data_ptr())
 
 
 def current_stream() -> cuda.CUstream:

@@ -16,7 +16,6 @@ from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.cluster import store_to_peer
-from k3decode.device.prefetch import prefetch_rows
 from k3decode.device.row_io import WARP_SIZE, read_vector, row_tensor, write_vector
 from k3decode.ops.attn_res.config import VECTOR_WIDTH, AttnResConfig
 
@@ -38,16 +37,12 @@ class AttnResKernel:
         direction: cute.Pointer,
         output_norm: cute.Pointer,
         out: cute.Pointer,
-        ahead: cute.Pointer,
         prefix_stride: Int64,
         pending_stride: Int64,
         block_row_stride: Int64,
         block_stride: Int64,
         out_stride: Int64,
-        ahead_pitch: Int64,
         rows: Int32,
-        ahead_rows: Int32,
-        ahead_bytes: Int32,
         stream: cuda.CUstream,
     ):
         """Launch over `rows` rows; strides in elements, multiples of the vector width."""
@@ -70,7 +65,6 @@ class AttnResKernel:
             cute.make_tensor(direction, cute.make_layout(width)),
             cute.make_tensor(output_norm, cute.make_layout(width)),
             row_tensor(out, width, out_stride),
-            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
             grid=[c.ctas, rows, 1],
             block=[c.threads, 1, 1],
@@ -88,7 +82,6 @@ class AttnResKernel:
         mDirection: cute.Tensor,
         mOutputNorm: cute.Tensor,
         mOut: cute.Tensor,
-        ahead: tuple,
     ):
         """One part of one row: read all sources, update the prefix, score, mix, normalise."""
         config = self.config
@@ -126,9 +119,6 @@ class AttnResKernel:
         if cutlass.const_expr(config.write_block is not None):
             write_vector(rPrefix, mBlocks[row, config.write_block, None], vector)
         rSources.append(rPrefix)
-        all_rows = cute.arch.grid_dim()[1]
-        worker = (row * config.ctas + part) * config.threads + tid
-        prefetch_rows(*ahead, worker, all_rows * config.ctas * config.threads)
 
         for s in cutlass.range_constexpr(sources):
             x = rSources[s].load().to(Float32)

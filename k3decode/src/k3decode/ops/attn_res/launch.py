@@ -9,7 +9,6 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
-from k3decode.host.row_prefetch import RowPrefetch, check_prefetch, prefetch_counts
 from k3decode.ops.attn_res.config import VECTOR_WIDTH, AttnResConfig
 
 __all__ = ["attn_res", "compile_variant", "variants"]
@@ -27,7 +26,6 @@ def attn_res(  # noqa: PLR0917
     write_block: int | None,
     reset: bool,
     eps: float,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     """Update the prefix, mix blocks and prefix, normalise.
 
@@ -42,7 +40,6 @@ def attn_res(  # noqa: PLR0917
         write_block: block that receives the updated prefix; not a source of this call.
         reset: the branch output replaces the prefix.
         eps: of both norms.
-        prefetch: weights of a later launch that are brought into the L2 cache meanwhile.
 
     Raises:
         KernelInputError: an input is not as described.
@@ -67,16 +64,10 @@ def attn_res(  # noqa: PLR0917
     check.require(
         pending is not None or not reset, "reset: expected a pending branch output, found None"
     )
-    check_prefetch(check, prefetch)
     architecture = check.finish()
-    from k3decode.host.compilation import (  # noqa: PLC0415
-        current_stream,
-        device_pointer,
-        vector_pointer,
-    )
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     added = prefix if pending is None else pending
-    ahead_pitch, ahead_rows, ahead_bytes = prefetch_counts(prefetch)
     compile_variant(config(hidden_size=width), architecture)(
         device_pointer(prefix),
         device_pointer(added),
@@ -84,16 +75,12 @@ def attn_res(  # noqa: PLR0917
         device_pointer(direction),
         device_pointer(out if output_norm is None else output_norm),
         device_pointer(out),
-        vector_pointer(out if prefetch is None else prefetch.rows),
         prefix.stride(0),
         added.stride(0),
         blocks.stride(1),
         blocks.stride(0),
         out.stride(0),
-        ahead_pitch,
         rows,
-        ahead_rows,
-        ahead_bytes,
         current_stream(),
     )
 
@@ -137,7 +124,7 @@ def compile_variant(config: AttnResConfig, architecture: str) -> Any:
     from k3decode.ops.attn_res.kernel import AttnResKernel  # noqa: PLC0415
 
     bf16 = torch.bfloat16
-    arguments = placeholders([bf16, bf16, bf16, torch.float32, bf16, bf16, torch.uint8], 6, 3)
+    arguments = placeholders([bf16, bf16, bf16, torch.float32, bf16, bf16], 5, 1)
     return compile_kernel(AttnResKernel(config), arguments, architecture)
 
 

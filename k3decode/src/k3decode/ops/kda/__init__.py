@@ -17,7 +17,7 @@ OP = Op(
     variants={
         name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
     },
-    typical_variants=("tp8_12_heads", "tp8_12_heads_q8"),
+    typical_variants=("tp8_12_heads", "tp8_12_heads_few", "tp8_12_heads_q8"),
     weights=frozenset({"weights"}),
     replay=replay,
 )

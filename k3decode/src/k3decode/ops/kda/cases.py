@@ -43,7 +43,7 @@ class _Shape:
 
     @property
     def config(self) -> KdaConfig:
-        return config_for(_DIMS, self.heads, self.tokens)
+        return config_for(_DIMS, self.heads, self.tokens, self.requests)
 
 
 def _weights(config: KdaConfig, generator: torch.Generator) -> KdaStepWeights:

@@ -26,7 +26,9 @@ class KdaConfig:
     tokens: int = 1
     """Tokens of each request in one launch: one and its drafts, which are verified in order."""
     warps: int = 16
-    """Warps of the CTA that owns a head of a request; each takes head_dim / warps value rows."""
+    """Warps that own a head of a request; each takes head_dim / warps value rows."""
+    split: int = 1
+    """CTAs that share these warps; more than one only without drafts."""
 
     def __post_init__(self) -> None:
         # Each lane keeps four key channels of a state row: 16 bytes, one access.
@@ -35,10 +37,19 @@ class KdaConfig:
                 f"head width and gate rank must be 128, found {self.head_dim} and "
                 f"{self.gate_rank}: one warp reads one state row with 16 bytes per lane"
             )
-        if self.warps > _MAX_WARPS or self.head_dim % self.warps or self.threads < self.qkv_width:
+        if (
+            self.warps > _MAX_WARPS
+            or self.head_dim % self.warps
+            or self.threads * self.split < self.qkv_width
+        ):
             raise ValueError(
                 f"12 to 32 warps that divide {self.head_dim}, found {self.warps}: one thread "
                 "convolves one channel"
+            )
+        if self.split not in {1, 2, 4} or (self.split > 1 and self.tokens > 1):
+            raise ValueError(
+                f"1, 2 or 4 CTAs for a head without drafts and one with them, found {self.split} "
+                f"with {self.tokens} tokens: drafts are ended by different warps of one CTA"
             )
         if not 1 <= self.tokens <= MAX_TOKENS:
             raise ValueError(
@@ -48,17 +59,22 @@ class KdaConfig:
     @property
     def threads(self) -> int:
         """Threads of a CTA."""
-        return self.warps * _WARP_SIZE
-
-    @property
-    def head_lines(self) -> int:
-        """Lines of the L2 cache that the state of a head takes."""
-        return self.head_dim * self.head_dim * 4 // 128
+        return self.warps * _WARP_SIZE // self.split
 
     @property
     def ctas_per_sm(self) -> int:
         """CTAs whose registers fit an SM; with drafts a CTA keeps too much for two."""
-        return 2 if self.tokens == 1 else 1
+        return 2 * self.split if self.tokens == 1 else 1
+
+    @property
+    def cta_rows(self) -> int:
+        """Value rows of a CTA, and channels of each of q, k, v and decay that it computes."""
+        return self.head_dim // self.split
+
+    @property
+    def lane_rows(self) -> int:
+        """Outputs of a CTA that one lane of a warp ends."""
+        return self.cta_rows // _WARP_SIZE
 
     @property
     def qkv_width(self) -> int:

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
 # ruff: noqa: PLR5501
-"""Device code of one KDA decode step: one CTA per request and head, the state read once.
+"""Device code of one KDA decode step: one or more CTAs per request and head, the state read once.
 
 Each lane holds four key channels of `rows_per_warp` state rows in registers, so both products with
 the state are a register sum and a warp reduction. The state is requested first and arrives while
@@ -12,6 +12,10 @@ A request may bring several tokens, of which all but the first are drafts. They 
 the state starts from the page of the last token that was accepted in the step before, and the state
 after token t goes to page t, so that the next step can start from any of them. Taps are kept once,
 in page 0, for all tokens that may be accepted.
+
+Without drafts the CTAs of a cluster share a head's value rows. Each convolves its share of the
+channels and computes its share of the decays for all of them; they meet twice, for these and for
+the square of the output.
 """
 
 import operator
@@ -21,7 +25,8 @@ import cutlass
 from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from k3decode.device.prefetch import LINE_BYTES, prefetch_line, prefetch_rows
+from k3decode.device.cluster import store_to_peer
+from k3decode.device.prefetch import LINE_BYTES, prefetch_line
 from k3decode.device.row_io import WARP_SIZE, read_vector, row_tensor, write_vector
 from k3decode.ops.kda.config import KdaConfig
 
@@ -54,24 +59,15 @@ class KdaKernel:
         conv_state: cute.Pointer,
         memory: cute.Pointer,
         out: cute.Pointer,
-        ahead: cute.Pointer,
         projection_stride: Int64,
         slot_stride: Int64,
         conv_stride: Int64,
         memory_stride: Int64,
         out_stride: Int64,
-        ahead_pitch: Int64,
         requests: Int32,
-        next_request: Int32,
-        ahead_rows: Int32,
-        ahead_bytes: Int32,
         stream: cuda.CUstream,
     ):
-        """Launch over `requests`; strides in elements, of rows, requests or state pages.
-
-        A CTA brings the state of the request that comes `next_request` after its own into the L2
-        cache, since it is the next one that its multiprocessor serves.
-        """
+        """Launch over `requests`; strides in elements, of rows, requests or state pages."""
         c = self.config
         qkv = 3 * c.channels
         self.kernel(
@@ -101,11 +97,10 @@ class KdaKernel:
                 ),
             ),
             row_tensor(out, c.channels, out_stride),
-            next_request,
-            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
-            grid=[c.heads, requests, 1],
+            grid=[c.split, c.heads, requests],
             block=[c.threads, 1, 1],
+            cluster=[c.split, 1, 1] if c.split > 1 else None,
             min_blocks_per_mp=c.ctas_per_sm,
             # The driver's own choice; unset, the compiler would ask a GPU for it.
             preferred_smem_carveout=-1,
@@ -127,13 +122,14 @@ class KdaKernel:
         mConvState: cute.Tensor,
         mMemory: cute.Tensor,
         mOut: cute.Tensor,
-        next_request: Int32,
-        ahead: tuple,
     ):
         """One head of one request; a slot of zero or less is padding."""
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
-        head, request, _ = cute.arch.block_idx()
+        part, head, request = cute.arch.block_idx()
+        if cutlass.const_expr(c.split > 1):
+            # Peers must have started before anything is stored into their shared memory.
+            cute.arch.cluster_arrive_relaxed()
         smem = SmemAllocator()
         sQkv = smem.allocate_tensor(
             Float32,
@@ -145,9 +141,12 @@ class KdaKernel:
         sOut = smem.allocate_tensor(Float32, by_token, 16)
         sBeta = smem.allocate_tensor(Float32, cute.make_layout(c.tokens), 16)
         sPage = smem.allocate_tensor(Int32, cute.make_layout(c.tokens), 16)
-        self._prefetch_weights(mFb, mConvWeight, head, tid)
+        sSquares = smem.allocate_tensor(Float32, cute.make_layout(c.split), 16)
+        self._prefetch_weights(mFb, mConvWeight, head, part, tid)
         cute.arch.griddepcontrol_launch_dependents()
         cute.arch.griddepcontrol_wait()
+        if cutlass.const_expr(c.split > 1):
+            cute.arch.cluster_wait()
         first_row = request * c.tokens
         last_accepted = Int32(0)
         if cutlass.const_expr(c.tokens > 1):
@@ -156,16 +155,13 @@ class KdaKernel:
         window_slot = gSlots[0]
         slot = gSlots[last_accepted]
         if window_slot > 0 and slot > 0:
-            rState = self._read_state(mMemory[slot, None, None], head)
-            self._prefetch_next(mSlots, mAccepted, mMemory, request + next_request, head, tid)
-            requests = cute.arch.grid_dim()[1]
-            worker = (request * c.heads + head) * c.threads + tid
-            prefetch_rows(*ahead, worker, requests * c.heads * c.threads)
+            first = part * c.cta_rows + cute.arch.warp_idx() * c.rows_per_warp
+            rState = self._read_state(mMemory[slot, None, None], head * c.head_dim + first)
             gConv = mConvState[window_slot, None, None]
             self._convolve(
-                mProjection, mConvWeight, gConv, sQkv, head, first_row, last_accepted, tid
+                mProjection, mConvWeight, gConv, sQkv, head, part, first_row, last_accepted
             )
-            self._decay(mProjection, mFb, mALog, mDtBias, sDecay, head, first_row)
+            self._decay(mProjection, mFb, mALog, mDtBias, sDecay, head, first, first_row)
             if tid < c.tokens:
                 raw_beta = mProjection[first_row + tid, 4 * c.channels + c.gate_rank + head]
                 sBeta[tid] = _sigmoid(raw_beta.to(Float32))
@@ -173,81 +169,92 @@ class KdaKernel:
             # Warp t ends token t; what it reads for that is requested now.
             ending = cute.arch.warp_idx()
             last_row = first_row + cutlass.min(ending, c.tokens - 1)
-            rGate = self._read_gate(mProjection[last_row, None], head)
-            rNorm = read_vector(mONorm, cute.arch.lane_idx(), _LANE_WIDTH)
-            cute.arch.sync_threads()
+            # Its lanes share the CTA's value rows.
+            own = part * WARP_SIZE + cute.arch.lane_idx()
+            rGate = self._read_gate(mProjection[last_row, None], head, own)
+            rNorm = read_vector(mONorm, own, c.lane_rows)
+            self._meet()
             for t in cutlass.range(c.tokens, unroll=1):
                 self._delta_rule(
-                    rState, sQkv[t, None, None], sDecay[t, None], sOut[t, None], sBeta[t]
+                    rState, sQkv[t, None, None], sDecay[t, None], sOut[t, None], sBeta[t], first
                 )
                 page = sPage[t]
                 if page > 0:
-                    self._write_state(rState, mMemory[page, None, None], head)
+                    self._write_state(rState, mMemory[page, None, None], head * c.head_dim + first)
             cute.arch.sync_threads()
+            row = cutlass.min(ending, c.tokens - 1)
+            rMixed = read_vector(sOut[row, None], own, c.lane_rows)
+            square = cute.arch.warp_reduction(_sum(rMixed.load() * rMixed.load()), operator.add)
+            if cutlass.const_expr(c.split > 1):
+                square = self._sum_of_parts(sSquares, square, part, ending)
             if ending < c.tokens:
-                self._gated_norm(rGate, rNorm, sOut[ending, None], mOut[last_row, None], head)
+                gOut = mOut[last_row, None]
+                self._gated_norm(
+                    rMixed, rGate, rNorm, square, gOut, head * WARP_SIZE * c.split + own
+                )
         else:
-            if tid < c.head_dim:
+            if tid < c.cta_rows:
                 for t in cutlass.range_constexpr(c.tokens):
-                    mOut[first_row + t, head * c.head_dim + tid] = BFloat16(0.0)
+                    mOut[first_row + t, head * c.head_dim + part * c.cta_rows + tid] = BFloat16(0.0)
 
     @cute.jit
     def _prefetch_weights(
-        self, mFb: cute.Tensor, mConvWeight: cute.Tensor, head: Int32, tid: Int32
+        self, mFb: cute.Tensor, mConvWeight: cute.Tensor, head: Int32, part: Int32, tid: Int32
     ):
         """Bring the head's weights into the L2 cache while the launch before ends."""
         c = self.config
-        lines = c.head_dim * c.gate_rank * 2 // LINE_BYTES
-        factor = mFb[head * c.head_dim, None].iterator.toint()
+        channel = head * c.head_dim + part * c.cta_rows
+        lines = c.cta_rows * c.gate_rank * 2 // LINE_BYTES
+        factor = mFb[channel, None].iterator.toint()
         for first in cutlass.range_constexpr(0, lines, c.threads):
             if first + tid < lines:
                 prefetch_line(factor + (first + tid) * LINE_BYTES)
-        part_lines = c.head_dim * c.conv_taps * 4 // LINE_BYTES
-        if tid < 3 * part_lines:
-            channel = tid // part_lines * c.channels + head * c.head_dim
-            taps = mConvWeight[channel, None].iterator.toint()
-            prefetch_line(taps + tid % part_lines * LINE_BYTES)
+        tap_lines = c.cta_rows * c.conv_taps * 4 // LINE_BYTES
+        if tid < 3 * tap_lines:
+            taps = mConvWeight[tid // tap_lines * c.channels + channel, None].iterator.toint()
+            prefetch_line(taps + tid % tap_lines * LINE_BYTES)
 
     @cute.jit
-    def _prefetch_next(
-        self,
-        mSlots: cute.Tensor,
-        mAccepted: cute.Tensor,
-        mMemory: cute.Tensor,
-        request: Int32,
-        head: Int32,
-        tid: Int32,
-    ):
-        """Bring a head's state of another request into the L2 cache, if there is that request."""
-        c = self.config
-        if request < cute.arch.grid_dim()[1]:
-            last_accepted = Int32(0)
-            if cutlass.const_expr(c.tokens > 1):
-                last_accepted = mAccepted[request] - 1
-            slot = mSlots[request, last_accepted]
-            if slot > 0:
-                state = mMemory[slot, head * c.head_dim, None].iterator.toint()
-                for first in cutlass.range_constexpr(0, c.head_lines, c.threads):
-                    if first + tid < c.head_lines:
-                        prefetch_line(state + (first + tid) * LINE_BYTES)
-
-    @cute.jit
-    def _read_state(self, gMemory: cute.Tensor, head: Int32):
+    def _read_state(self, gMemory: cute.Tensor, first: Int32):
         """This lane's four key channels of each of the warp's state rows."""
-        c = self.config
-        first = head * c.head_dim + cute.arch.warp_idx() * c.rows_per_warp
         return [
             read_vector(gMemory[first + i, None], cute.arch.lane_idx(), _LANE_WIDTH)
-            for i in range(c.rows_per_warp)
+            for i in range(self.config.rows_per_warp)
         ]
 
     @cute.jit
-    def _write_state(self, rState: list, gMemory: cute.Tensor, head: Int32):
+    def _write_state(self, rState: list, gMemory: cute.Tensor, first: Int32):
         """The counterpart of `_read_state`."""
-        c = self.config
-        first = head * c.head_dim + cute.arch.warp_idx() * c.rows_per_warp
-        for i in cutlass.range_constexpr(c.rows_per_warp):
+        for i in cutlass.range_constexpr(self.config.rows_per_warp):
             write_vector(rState[i], gMemory[first + i, None], cute.arch.lane_idx(), _LANE_WIDTH)
+
+    @cute.jit
+    def _meet(self):
+        """Wait for all warps of the head."""
+        if cutlass.const_expr(self.config.split > 1):
+            cute.arch.cluster_arrive()
+            cute.arch.cluster_wait()
+        else:
+            cute.arch.sync_threads()
+
+    @cute.jit
+    def _share(self, place: cute.Pointer, value: Float32):
+        """Store a value in the shared memory of every CTA of the head."""
+        for peer in cutlass.range_constexpr(self.config.split):
+            store_to_peer(place.toint(), Int32(peer), value)
+
+    @cute.jit
+    def _sum_of_parts(self, sSquares: cute.Tensor, square: Float32, part: Int32, warp: Int32):
+        """Sum over the CTAs of the head, in their order."""
+        c = self.config
+        lane = cute.arch.lane_idx()
+        if warp == 0 and lane < c.split:
+            store_to_peer(sSquares.iterator.toint() + 4 * part, lane, square)
+        self._meet()
+        total = sSquares[0]
+        for other in cutlass.range_constexpr(1, c.split):
+            total = total + sSquares[other]
+        return total
 
     @cute.jit
     def _convolve(
@@ -257,17 +264,18 @@ class KdaKernel:
         gConv: cute.Tensor,
         sQkv: cute.Tensor,
         head: Int32,
+        part: Int32,
         first_row: Int32,
         last_accepted: Int32,
-        tid: Int32,
     ):
         """One thread per channel: convolve all tokens, activate, move the stored taps on."""
         c = self.config
+        tid, _, _ = cute.arch.thread_idx()
         stored = c.conv_taps - 1
-        if tid < c.qkv_width:
-            part = tid // c.head_dim
-            column = tid % c.head_dim
-            channel = part * c.channels + head * c.head_dim + column
+        if tid < 3 * c.cta_rows:
+            kind = tid // c.cta_rows
+            column = part * c.cta_rows + tid % c.cta_rows
+            channel = kind * c.channels + head * c.head_dim + column
             weight = read_vector(mConvWeight[channel, None], 0, c.conv_taps)
             window = [gConv[last_accepted + j, channel] for j in range(stored)]
             window += [mProjection[first_row + t, channel] for t in range(c.tokens)]
@@ -275,7 +283,12 @@ class KdaKernel:
                 mixed = Float32(0.0)
                 for j in cutlass.range_constexpr(c.conv_taps):
                     mixed = mixed + weight[j] * window[t + j].to(Float32)
-                sQkv[t, part, column] = mixed * _sigmoid(mixed)
+                active = mixed * _sigmoid(mixed)
+                if cutlass.const_expr(c.split > 1):
+                    place = t * c.qkv_width + kind * c.head_dim + column
+                    self._share(sQkv.iterator + place, active)
+                else:
+                    sQkv[t, kind, column] = active
             for j in cutlass.range_constexpr(c.window):
                 gConv[j, channel] = window[j + 1]
 
@@ -288,6 +301,7 @@ class KdaKernel:
         mDtBias: cute.Tensor,
         sDecay: cute.Tensor,
         head: Int32,
+        first: Int32,
         first_row: Int32,
     ):
         """Half a warp per channel: second factor of the decay gate, then the bounded decay."""
@@ -298,7 +312,7 @@ class KdaKernel:
         rate = cute.math.exp(mALog[head])
         bias = []
         for i in cutlass.range_constexpr(c.rows_per_warp // 2):
-            column = cute.arch.warp_idx() * c.rows_per_warp + 2 * i + lane // half
+            column = first + 2 * i + lane // half
             bias.append(mDtBias[head * c.head_dim + column])
         factors = []
         for t in cutlass.range_constexpr(c.tokens):
@@ -309,7 +323,7 @@ class KdaKernel:
             )
             factors.append(read_vector(gate_in, lane % half, _GATE_WIDTH))
         for i in cutlass.range_constexpr(c.rows_per_warp // 2):
-            column = cute.arch.warp_idx() * c.rows_per_warp + 2 * i + lane // half
+            column = first + 2 * i + lane // half
             channel = head * c.head_dim + column
             weight = read_vector(mFb[channel, None], lane % half, _GATE_WIDTH).load().to(Float32)
             for t in cutlass.range_constexpr(c.tokens):
@@ -319,7 +333,11 @@ class KdaKernel:
                 if lane % half == 0:
                     shifted = raw.to(BFloat16).to(Float32) + bias[i]
                     gate = _sigmoid(rate * shifted)
-                    sDecay[t, column] = cute.math.exp(c.gate_lower_bound * gate)
+                    decay = cute.math.exp(c.gate_lower_bound * gate)
+                    if cutlass.const_expr(c.split > 1):
+                        self._share(sDecay.iterator + t * c.head_dim + column, decay)
+                    else:
+                        sDecay[t, column] = decay
 
     @cute.jit
     def _delta_rule(
@@ -329,11 +347,11 @@ class KdaKernel:
         sDecay: cute.Tensor,
         sOut: cute.Tensor,
         beta: Float32,
+        first: Int32,
     ):
         """Decay, read with the key, update, read with the query: one token, in registers."""
         c = self.config
         lane = cute.arch.lane_idx()
-        first = cute.arch.warp_idx() * c.rows_per_warp
         query = read_vector(sQkv[0, None], lane, _LANE_WIDTH).load()
         key = read_vector(sQkv[1, None], lane, _LANE_WIDTH).load()
         decay = read_vector(sDecay, lane, _LANE_WIDTH).load()
@@ -360,31 +378,30 @@ class KdaKernel:
             rState[i].store(rState[i].load() + key * shared)
 
     @cute.jit
-    def _read_gate(self, gProjection: cute.Tensor, head: Int32):
-        """This lane's four channels of the head's output gate."""
-        first = 3 * self.config.channels // _LANE_WIDTH + head * WARP_SIZE
-        return read_vector(gProjection, first + cute.arch.lane_idx(), _LANE_WIDTH)
+    def _read_gate(self, gProjection: cute.Tensor, head: Int32, own: Int32):
+        """This lane's channels of the head's output gate."""
+        c = self.config
+        first = (3 * c.channels + head * c.head_dim) // c.lane_rows
+        return read_vector(gProjection, first + own, c.lane_rows)
 
     @cute.jit
     def _gated_norm(
         self,
+        rMixed: cute.Tensor,
         rGate: cute.Tensor,
         rNorm: cute.Tensor,
-        sOut: cute.Tensor,
+        square: Float32,
         gOut: cute.Tensor,
-        head: Int32,
+        place: Int32,
     ):
-        """One warp: normalise the head's 128 outputs, weight them, gate them."""
+        """One warp: normalise the CTA's outputs, weight them, gate them."""
         c = self.config
-        lane = cute.arch.lane_idx()
-        mixed = read_vector(sOut, lane, _LANE_WIDTH).load()
-        square = cute.arch.warp_reduction(_sum(mixed * mixed), operator.add)
         scale = cute.math.rsqrt(square * (1.0 / c.head_dim) + c.norm_eps)
-        rOut = cute.make_rmem_tensor((_LANE_WIDTH,), BFloat16)
-        normed = mixed * scale * rNorm.load()
-        for j in cutlass.range_constexpr(_LANE_WIDTH):
+        rOut = cute.make_rmem_tensor((c.lane_rows,), BFloat16)
+        normed = rMixed.load() * scale * rNorm.load()
+        for j in cutlass.range_constexpr(c.lane_rows):
             rOut[j] = (normed[j] * _sigmoid(rGate[j].to(Float32))).to(BFloat16)
-        write_vector(rOut, gOut, head * WARP_SIZE + lane, _LANE_WIDTH)
+        write_vector(rOut, gOut, place, c.lane_rows)
 
 
 @cute.jit

@@ -123,6 +123,7 @@ def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
         qk_norm_eps=call.number("config.qk_norm_eps"),
         norm_eps=call.number("config.norm_eps"),
         tokens=call.whole("config.tokens"),
+        split=call.whole("config.split") if "config.split" in call.arguments else 1,
     )
     slots, accepted = call.tensor("slots"), call.optional_tensor("accepted")
     out = call.tensor("out")

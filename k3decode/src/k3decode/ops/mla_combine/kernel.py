@@ -19,7 +19,6 @@ from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.cluster import store_to_peer
-from k3decode.device.prefetch import prefetch_rows
 from k3decode.device.row_io import (
     VECTOR_WIDTH,
     WARP_SIZE,
@@ -52,11 +51,9 @@ class MlaCombineKernel:
         gate: cute.Pointer,
         out: cute.Pointer,
         out_lse: cute.Pointer,
-        ahead: cute.Pointer,
         head_stride: Int64,
         gate_stride: Int64,
         out_stride: Int64,
-        ahead_pitch: Int64,
         rows: Int32,
         heads: Int32,
         rows_per_cta: Int32,
@@ -65,8 +62,6 @@ class MlaCombineKernel:
         fewest_tiles: Int32,
         parts: Int32,
         rows_together: Int32,
-        ahead_rows: Int32,
-        ahead_bytes: Int32,
         stream: cuda.CUstream,
     ):
         """Launch over all heads and rows; `parts` are parts of the line of tiles, or ranks."""
@@ -103,7 +98,6 @@ class MlaCombineKernel:
             fewest_tiles,
             parts,
             rows_together,
-            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
             grid=[c.slices, heads, (rows + rows_per_cta - 1) // rows_per_cta],
             block=[c.threads, 1, 1],
@@ -129,7 +123,6 @@ class MlaCombineKernel:
         fewest_tiles: Int32,
         parts: Int32,
         rows_together: Int32,
-        ahead: tuple,
     ):
         """A quarter of one head's latents, a few rows, the warps shared out among them."""
         c = self.config
@@ -159,9 +152,6 @@ class MlaCombineKernel:
         cute.arch.griddepcontrol_wait()
         if cutlass.const_expr(c.output == "values"):
             rWeights = self._read_weights(mValueUp, piece, head)
-        pieces, heads, blocks = cute.arch.grid_dim()
-        cta = (row_block * heads + head) * pieces + piece
-        prefetch_rows(*ahead, cta * c.threads + tid, blocks * heads * pieces * c.threads)
         row_warps = c.warps // rows_per_cta
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         i = warp // row_warps

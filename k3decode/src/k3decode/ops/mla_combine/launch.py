@@ -9,7 +9,6 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
-from k3decode.host.row_prefetch import RowPrefetch, check_prefetch, prefetch_counts
 from k3decode.ops.mla_combine.config import MlaCombineConfig
 from k3decode.ops.mla_decode.launch import Partials
 from k3decode.ops.mla_decode.schedule import SplitRule
@@ -61,7 +60,6 @@ def mla_combine(
     cut: CutRows | None = None,
     lift: ValueLift | None = None,
     out_lse: Tensor | None = None,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     """Combine partials; a row without tokens gives zeros and a logarithm of minus infinity.
 
@@ -74,7 +72,6 @@ def mla_combine(
         cut: for partials of one device, else None.
         lift: for values, else None.
         out_lse: for latents, FP32 [M, H], dense, written; else None.
-        prefetch: weights of a later launch that are brought into the L2 cache meanwhile.
 
     Raises:
         KernelInputError: an input is not as described.
@@ -96,9 +93,8 @@ def mla_combine(
     check.tensor("lse", partials.lse, dtype=torch.float32, shape=[count, heads], dense_from=0)
     _check_source(check, config, cut, rows, count)
     _check_output(check, config, out, lift, out_lse, rows, heads)
-    check_prefetch(check, prefetch)
     architecture = check.finish()
-    _run(partials, out, config, cut, lift, out_lse, prefetch, architecture)
+    _run(partials, out, config, cut, lift, out_lse, architecture)
 
 
 def _run(  # noqa: PLR0917
@@ -108,15 +104,10 @@ def _run(  # noqa: PLR0917
     cut: CutRows | None,
     lift: ValueLift | None,
     out_lse: Tensor | None,
-    prefetch: RowPrefetch | None,
     architecture: str,
 ) -> None:
     """Launch; what a variant does not read is replaced by a tensor that it does."""
-    from k3decode.host.compilation import (  # noqa: PLC0415
-        current_stream,
-        device_pointer,
-        vector_pointer,
-    )
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     rows, heads = out.shape[0], partials.lse.shape[1]
     count = partials.lse.shape[0]
@@ -130,14 +121,11 @@ def _run(  # noqa: PLR0917
         out,
         partials.lse if out_lse is None else out_lse,
     )
-    ahead_pitch, ahead_rows, ahead_bytes = prefetch_counts(prefetch)
     compile_variant(config, architecture)(
         *(device_pointer(tensor) for tensor in tensors),
-        vector_pointer(out if prefetch is None else prefetch.rows),
         _VECTOR_WIDTH if lift is None else lift.value_up.stride(0),
         _VECTOR_WIDTH if lift is None else lift.gate.stride(0),
         out.stride(0),
-        ahead_pitch,
         rows,
         heads,
         config.rows_per_cta(rows, heads),
@@ -146,8 +134,6 @@ def _run(  # noqa: PLR0917
         1 if cut is None else cut.rule.fewest_tiles,
         count // rows if cut is None else partials.parts(rows, together),
         together,
-        ahead_rows,
-        ahead_bytes,
         current_stream(),
     )
 
@@ -233,8 +219,8 @@ def compile_variant(config: MlaCombineConfig, architecture: str) -> Any:
     fp32 = torch.float32
     lengths = torch.int32 if config.source == "parts" else fp32
     written = torch.bfloat16 if config.output == "values" else fp32
-    pointers = [fp32, fp32, lengths, written, written, written, fp32, torch.uint8]
-    return compile_kernel(MlaCombineKernel(config), placeholders(pointers, 4, 10), architecture)
+    pointers = [fp32, fp32, lengths, written, written, written, fp32]
+    return compile_kernel(MlaCombineKernel(config), placeholders(pointers, 3, 8), architecture)
 
 
 def config_for(

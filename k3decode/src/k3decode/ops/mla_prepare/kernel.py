@@ -15,7 +15,6 @@ from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.e4m3 import pack_e4m3
-from k3decode.device.prefetch import prefetch_rows
 from k3decode.device.row_io import (
     VECTOR_WIDTH,
     read_vector,
@@ -45,15 +44,11 @@ class MlaPrepareKernel:
         slots: cute.Pointer,
         query: cute.Pointer,
         cache: cute.Pointer,
-        ahead: cute.Pointer,
         projection_stride: Int64,
         query_stride: Int64,
         page_stride: Int64,
-        ahead_pitch: Int64,
         rows: Int32,
         page_tokens: Int32,
-        ahead_rows: Int32,
-        ahead_bytes: Int32,
         cache_scale: Float32,
         stream: cuda.CUstream,
     ):
@@ -83,7 +78,6 @@ class MlaPrepareKernel:
             ),
             page_tokens,
             cache_scale,
-            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(grid=[rows, 1, 1], block=[c.threads, 1, 1], stream=stream, use_pdl=True)
 
     @cute.kernel
@@ -97,7 +91,6 @@ class MlaPrepareKernel:
         mCache: cute.Tensor,
         page_tokens: Int32,
         cache_scale: Float32,
-        ahead: tuple,
     ):
         """One row: two norms, one cache row; a negative slot stores nothing."""
         c = self.config
@@ -119,7 +112,6 @@ class MlaPrepareKernel:
             cute.autovec_copy(
                 cute.local_tile(mProjection[row, None], (VECTOR_WIDTH,), (tid,)), rRow
             )
-        prefetch_rows(*ahead, row * c.threads + tid, cute.arch.grid_dim()[0] * c.threads)
         x = rRow.load().to(Float32)
         square = cute.arch.warp_reduction(
             (x * x).reduce(cute.ReductionOp.ADD, 0.0, 0), operator.add

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
-from k3decode.host.row_prefetch import RowPrefetch, check_prefetch, prefetch_counts
 from k3decode.ops.mla.cache_format import CACHE_DTYPES, cache_format_named, check_scale
 from k3decode.ops.mla_prepare.config import MlaPrepareConfig
 
@@ -28,7 +27,6 @@ def mla_prepare(  # noqa: PLR0917
     *,
     config: MlaPrepareConfig,
     cache_scale: float = 1.0,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     """Normalise the compressed query, and store the rows that later steps attend to.
 
@@ -44,7 +42,6 @@ def mla_prepare(  # noqa: PLR0917
             bytes; only the rows of the slots are written.
         config: variant to run.
         cache_scale: stored E4M3 values are divided by it and saturate.
-        prefetch: weights of a later launch that are brought into the L2 cache meanwhile.
 
     Raises:
         KernelInputError: an input is not as described.
@@ -57,27 +54,17 @@ def mla_prepare(  # noqa: PLR0917
     _check_norms(check, query_norm, latent_norm, config)
     check.tensor("slots", slots, dtype=torch.int64, shape=[rows], dense_from=0)
     _check_pages(check, pages, config, cache_scale)
-    check_prefetch(check, prefetch)
     architecture = check.finish()
-    from k3decode.host.compilation import (  # noqa: PLC0415
-        current_stream,
-        device_pointer,
-        vector_pointer,
-    )
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
-    ahead_pitch, ahead_rows, ahead_bytes = prefetch_counts(prefetch)
     tensors = (projection, query_norm, latent_norm, slots, query, pages)
     compile_variant(config, architecture)(
         *(device_pointer(tensor) for tensor in tensors),
-        vector_pointer(query if prefetch is None else prefetch.rows),
         projection.stride(0),
         query.stride(0),
         pages.stride(0),
-        ahead_pitch,
         rows,
         pages.shape[1],
-        ahead_rows,
-        ahead_bytes,
         cache_scale,
         current_stream(),
     )
@@ -148,9 +135,9 @@ def compile_variant(config: MlaPrepareConfig, architecture: str) -> Any:
     from k3decode.ops.mla_prepare.kernel import MlaPrepareKernel  # noqa: PLC0415
 
     bf16 = torch.bfloat16
-    pointers = [bf16, bf16, bf16, torch.int64, bf16, CACHE_DTYPES[config.cache_format], torch.uint8]
+    pointers = [bf16, bf16, bf16, torch.int64, bf16, CACHE_DTYPES[config.cache_format]]
     return compile_kernel(
-        MlaPrepareKernel(config), placeholders(pointers, 4, 4, factors=1), architecture
+        MlaPrepareKernel(config), placeholders(pointers, 3, 2, factors=1), architecture
     )
 
 

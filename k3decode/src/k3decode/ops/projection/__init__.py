@@ -1,11 +1,9 @@
 """The op `projection`: linear layers without bias, from one decode row to 64."""
 
-from functools import partial
-
 from k3decode.dims import K3Dims
 from k3decode.op import Op
 from k3decode.ops.projection.cases import CASES, replay
-from k3decode.ops.projection.launch import compile_variant, project, variants
+from k3decode.ops.projection.launch import project, variants
 from k3decode.ops.projection.shapes import k3_projections
 from k3decode.ops.projection.tiles import config_for
 
@@ -19,12 +17,13 @@ OP = Op(
     name="projection",
     launch=project,
     cases=CASES,
-    variants={
-        name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
-    },
-    typical_variants=tuple(
-        config_for(_SHAPES[name].rows, _SHAPES[name].columns, tokens).name
-        for name, tokens in _TYPICAL
+    variants=variants(K3Dims()),
+    typical_variants=(
+        *(
+            config_for(_SHAPES[name].rows, _SHAPES[name].columns, tokens).name
+            for name, tokens in _TYPICAL
+        ),
+        "wide_m64_cluster4_situ",
     ),
     weights=frozenset({"weight"}),
     replay=replay,

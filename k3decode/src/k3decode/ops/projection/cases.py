@@ -250,6 +250,7 @@ def _cases() -> tuple[Case, ...]:
     both = ProjectionShape(272, 1024, fp32_rows=112)
     situ = ProjectionShape(304, 1088, situ=True)
     front = ProjectionShape(2240, 192, fp32_rows=112, situ=True, plain_rows=1200)
+    wide = ProjectionShape(3040, 128, fp32_rows=112, situ=True, plain_rows=1200)
     # Two tokens go through FP32 arithmetic only where rows are many.
     many = ProjectionShape(2240, 192, fp32_rows=112)
     corner = [
@@ -275,6 +276,10 @@ def _cases() -> tuple[Case, ...]:
         ("situ_saturated", _Shape(3, situ, alter=_saturated_situ)),
         ("front_one_row", _Shape(1, front)),
         ("front_padded", _Shape(6, front, padding=8)),
+        ("wide_ragged", _Shape(17, ProjectionShape(3016, 192, fp32_rows=112))),
+        ("wide_many_units", _Shape(64, ProjectionShape(3008, 64 * 33))),
+        ("wide_front_padded", _Shape(33, wide, padding=8)),
+        ("wide_infinities", _Shape(40, wide, alter=_infinities)),
     ]
     cases = [_case("m3", "smoke", _Shape(3, both)), _case("situ_m2", "smoke", _Shape(2, situ))]
     cases += [_case(name, "corner", shape) for name, shape in corner]

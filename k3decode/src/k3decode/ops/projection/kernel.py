@@ -25,10 +25,12 @@ from k3decode.ops.projection.config import (
     ProjectionConfig,
 )
 
-__all__ = ["ProjectionKernel"]
+__all__ = ["QUAD", "ProjectionKernel", "load_quad", "write_pair", "write_plain"]
 
 _MANY = 1 << 20
-_QUAD = 4
+QUAD = 4
+"""Neighbouring outputs that one thread writes."""
+
 _TILE_TOKENS = 8
 _MATRIX = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 
@@ -65,7 +67,7 @@ class ProjectionKernel:
         self.kernel(
             _matrix(weight, weight_stride, VECTOR_WIDTH),
             _matrix(activation, activation_stride, VECTOR_WIDTH),
-            _matrix(out_fp32, fp32_stride, _QUAD),
+            _matrix(out_fp32, fp32_stride, QUAD),
             _matrix(out_bf16, bf16_stride, VECTOR_WIDTH),
             tokens,
             rows,
@@ -163,7 +165,7 @@ class ProjectionKernel:
     def _own_rows(self, mWeight: cute.Tensor, first_row: Int32, rows: Int32, first: Int32):
         """The rows this lane reads, two per block, from this share's first column on."""
         c = self.config
-        group = cute.arch.lane_idx() // _QUAD
+        group = cute.arch.lane_idx() // QUAD
         own = first_row + (_warp() % c.warps_n) * (c.blocks * BLOCK_ROWS)
         gRows = []
         for i in cutlass.range_constexpr(2 * c.blocks):
@@ -188,7 +190,7 @@ class ProjectionKernel:
         if unit < units:
             for i in cutlass.range_constexpr(2 * c.blocks):
                 for part in cutlass.range_constexpr(c.unit_parts):
-                    place = unit * (c.unit_columns // VECTOR_WIDTH) + part * _QUAD + lane % _QUAD
+                    place = unit * (c.unit_columns // VECTOR_WIDTH) + part * QUAD + lane % QUAD
                     cute.copy(
                         copy,
                         cute.local_tile(gWeights[i], (VECTOR_WIDTH,), (place,)),
@@ -238,7 +240,7 @@ class ProjectionKernel:
     ):
         """All turns of this warp; returns its sums."""
         c = self.config
-        values = _QUAD * c.token_tiles if c.uses_tensor_cores else 2 * c.tokens
+        values = QUAD * c.token_tiles if c.uses_tensor_cores else 2 * c.tokens
         rSum = cute.make_rmem_tensor((values, c.blocks), Float32)
         rSum.fill(0.0)
         turns = cute.ceil_div(units, c.warps_k)
@@ -285,14 +287,14 @@ class ProjectionKernel:
         lane = cute.arch.lane_idx()
         warp = _warp()
         for part in cutlass.range_constexpr(c.unit_parts):
-            place = (unit * c.unit_parts + part) * _QUAD + lane % _QUAD
+            place = (unit * c.unit_parts + part) * QUAD + lane % QUAD
             if cutlass.const_expr(c.uses_tensor_cores):
                 rWeights = [
                     _words(sRing[None, lane, i * c.unit_parts + part, slot, warp])
                     for i in range(2 * c.blocks)
                 ]
                 for tile in cutlass.range_constexpr(c.token_tiles):
-                    token = tile * _TILE_TOKENS + lane // _QUAD
+                    token = tile * _TILE_TOKENS + lane // QUAD
                     rTokens = _words(sActivation[None, place, token, buffer])
                     for block in cutlass.range_constexpr(c.blocks):
                         for step in cutlass.range_constexpr(2):
@@ -323,20 +325,20 @@ class ProjectionKernel:
         warp = _warp()
         own = sPartial[None, None, warp // c.warps_n]
         for block in cutlass.range_constexpr(c.blocks):
-            row = ((warp % c.warps_n) * c.blocks + block) * BLOCK_ROWS + lane // _QUAD
+            row = ((warp % c.warps_n) * c.blocks + block) * BLOCK_ROWS + lane // QUAD
             if cutlass.const_expr(c.uses_tensor_cores):
                 for tile in cutlass.range_constexpr(c.token_tiles):
-                    token = tile * _TILE_TOKENS + 2 * (lane % _QUAD)
-                    for i in cutlass.range_constexpr(_QUAD):
+                    token = tile * _TILE_TOKENS + 2 * (lane % QUAD)
+                    for i in cutlass.range_constexpr(QUAD):
                         own[row + (i // 2) * (BLOCK_ROWS // 2), token + i % 2] = rSum[
-                            _QUAD * tile + i, block
+                            QUAD * tile + i, block
                         ]
             else:
                 for i in cutlass.range_constexpr(2 * c.tokens):
                     total = cute.arch.warp_reduction(
-                        rSum[i, block], operator.add, threads_in_group=_QUAD
+                        rSum[i, block], operator.add, threads_in_group=QUAD
                     )
-                    if lane % _QUAD == 0:
+                    if lane % QUAD == 0:
                         own[row + (i % 2) * (BLOCK_ROWS // 2), i // 2] = total
 
     @cute.jit
@@ -353,7 +355,7 @@ class ProjectionKernel:
         """Add the warps' sums, then the cluster's, in their order; write this CTA's part."""
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
-        row_quads = c.tile_rows // _QUAD
+        row_quads = c.tile_rows // QUAD
         quads = tokens * row_quads
         if cutlass.const_expr(c.split == 1):
             for i in cutlass.range(tid, quads, c.threads):
@@ -374,31 +376,31 @@ class ProjectionKernel:
     def _share_totals(self, sPartial: cute.Tensor, tid: Int32, quads: Int32):
         """Add the warps' sums in place, and wait for the other CTAs of the cluster."""
         c = self.config
-        row_quads = c.tile_rows // _QUAD
+        row_quads = c.tile_rows // QUAD
         for i in cutlass.range(tid, quads, c.threads):
             total = self._warp_total(sPartial, i // row_quads, i % row_quads)
-            _store_quad(sPartial[None, i // row_quads, 0], i % row_quads, total)
+            store_quad(sPartial[None, i // row_quads, 0], i % row_quads, total)
         cute.arch.cluster_arrive()
         cute.arch.cluster_wait()
 
     @cute.jit
     def _cluster_total(self, sPartial: cute.Tensor, token: Int32, quad: Int32):
         """Sum over the CTAs that split the columns, four weight rows."""
-        place = sPartial[None, token, 0].iterator + quad * _QUAD
+        place = sPartial[None, token, 0].iterator + quad * QUAD
         parts = [_remote_quad(place, Int32(peer)) for peer in range(self.config.split)]
         total = parts[0]
         for peer in cutlass.range_constexpr(1, self.config.split):
-            total = [total[j] + parts[peer][j] for j in range(_QUAD)]
+            total = [total[j] + parts[peer][j] for j in range(QUAD)]
         return total
 
     @cute.jit
     def _warp_total(self, sPartial: cute.Tensor, token: Int32, quad: Int32):
         """Sum over the warps that split the columns, four weight rows."""
         c = self.config
-        total = _load_quad(sPartial[None, token, 0], quad)
+        total = load_quad(sPartial[None, token, 0], quad)
         for i in cutlass.range_constexpr(1, c.warps_k):
-            part = _load_quad(sPartial[None, token, i], quad)
-            total = [total[j] + part[j] for j in range(_QUAD)]
+            part = load_quad(sPartial[None, token, i], quad)
+            total = [total[j] + part[j] for j in range(QUAD)]
         return total
 
     @cute.jit
@@ -413,40 +415,52 @@ class ProjectionKernel:
     ):
         """Round and store four neighbouring outputs, or the two that SiTU makes of them."""
         c = self.config
-        row_quads = c.tile_rows // _QUAD
+        row_quads = c.tile_rows // QUAD
         token = index // row_quads
-        row = tile * c.tile_rows + (index % row_quads) * _QUAD
+        row = tile * c.tile_rows + (index % row_quads) * QUAD
         rows, fp32_rows, plain_rows = limits
         if row < rows:
+            gFp32, gBf16 = mOutFp32[token, None], mOutBf16[token, None]
             if cutlass.const_expr(c.situ is None):
-                _write_plain(total, mOutFp32[token, None], mOutBf16[token, None], row, fp32_rows)
+                write_plain(total, gFp32, gBf16, row, fp32_rows)
             else:
                 if row < plain_rows:
-                    _write_plain(
-                        total, mOutFp32[token, None], mOutBf16[token, None], row, fp32_rows
-                    )
+                    write_plain(total, gFp32, gBf16, row, fp32_rows)
                 else:
-                    rPair = cute.make_rmem_tensor((2,), BFloat16)
-                    for j in cutlass.range_constexpr(2):
-                        gate = total[2 * j].to(BFloat16).to(Float32)
-                        up = total[2 * j + 1].to(BFloat16).to(Float32)
-                        rPair[j] = _situ(gate, up, c.situ.beta, c.situ.linear_beta).to(BFloat16)
-                    place = (plain_rows - fp32_rows) // 2 + (row - plain_rows) // _QUAD
-                    cute.autovec_copy(rPair, cute.local_tile(mOutBf16[token, None], (2,), (place,)))
+                    write_pair(total, gBf16, row, fp32_rows, plain_rows, c.situ)
 
 
 @cute.jit
-def _write_plain(
+def write_plain(
     total: list, gOutFp32: cute.Tensor, gOutBf16: cute.Tensor, row: Int32, fp32_rows: Int32
 ) -> None:
     """Store four neighbouring outputs in the format of their rows."""
     if row < fp32_rows:
-        _store_quad(gOutFp32, row // _QUAD, total)
+        store_quad(gOutFp32, row // QUAD, total)
     else:
-        rQuad = cute.make_rmem_tensor((_QUAD,), BFloat16)
-        for j in cutlass.range_constexpr(_QUAD):
+        rQuad = cute.make_rmem_tensor((QUAD,), BFloat16)
+        for j in cutlass.range_constexpr(QUAD):
             rQuad[j] = total[j].to(BFloat16)
-        cute.autovec_copy(rQuad, cute.local_tile(gOutBf16, (_QUAD,), ((row - fp32_rows) // _QUAD,)))
+        cute.autovec_copy(rQuad, cute.local_tile(gOutBf16, (QUAD,), ((row - fp32_rows) // QUAD,)))
+
+
+@cute.jit
+def write_pair(
+    total: list,
+    gOutBf16: cute.Tensor,
+    row: Int32,
+    fp32_rows: Int32,
+    plain_rows: Int32,
+    situ: cutlass.Constexpr,
+) -> None:
+    """Store the two outputs that SiTU makes of gate, up, gate and up."""
+    rPair = cute.make_rmem_tensor((2,), BFloat16)
+    for j in cutlass.range_constexpr(2):
+        gate = total[2 * j].to(BFloat16).to(Float32)
+        up = total[2 * j + 1].to(BFloat16).to(Float32)
+        rPair[j] = _situ(gate, up, situ.beta, situ.linear_beta).to(BFloat16)
+    place = (plain_rows - fp32_rows) // 2 + (row - plain_rows) // QUAD
+    cute.autovec_copy(rPair, cute.local_tile(gOutBf16, (2,), (place,)))
 
 
 @cute.jit
@@ -480,7 +494,7 @@ def _words(vector: cute.Tensor) -> list:
     rVector = cute.make_rmem_tensor((VECTOR_WIDTH,), BFloat16)
     cute.autovec_copy(vector, rVector)
     rWords = cute.recast_tensor(rVector, Int32)
-    return [rWords[i] for i in range(_QUAD)]
+    return [rWords[i] for i in range(QUAD)]
 
 
 @cute.jit
@@ -496,11 +510,11 @@ def _values(vector: cute.Tensor) -> list:
 def _matrix_product(rSum: cute.Tensor, where: tuple, low: list, high: list, tokens: list) -> None:
     """Rows g (low) and g + 8 (high) times 8 tokens over 16 of the columns in these registers."""
     block, tile, step = where
-    place = _QUAD * tile
+    place = QUAD * tile
     sums = cute.arch.inline_ptx(
         _MATRIX + " {{$w0}, {$w1}, {$w2}, {$w3}}, {{$r0}, {$r1}, {$r2}, {$r3}}, "
         "{{$r4}, {$r5}}, {{$r6}, {$r7}, {$r8}, {$r9}};",
-        write_only_types=[Float32] * _QUAD,
+        write_only_types=[Float32] * QUAD,
         read_only_args=[
             low[2 * step],
             high[2 * step],
@@ -508,28 +522,28 @@ def _matrix_product(rSum: cute.Tensor, where: tuple, low: list, high: list, toke
             high[2 * step + 1],
             tokens[2 * step],
             tokens[2 * step + 1],
-            *(rSum[place + i, block] for i in range(_QUAD)),
+            *(rSum[place + i, block] for i in range(QUAD)),
         ],
     )
-    for i in cutlass.range_constexpr(_QUAD):
+    for i in cutlass.range_constexpr(QUAD):
         rSum[place + i, block] = sums[i]
 
 
 @cute.jit
-def _load_quad(row: cute.Tensor, quad: Int32) -> list:
+def load_quad(row: cute.Tensor, quad: Int32) -> list:
     """Four neighbouring FP32 values."""
-    rQuad = cute.make_rmem_tensor((_QUAD,), Float32)
-    cute.autovec_copy(cute.local_tile(row, (_QUAD,), (quad,)), rQuad)
-    return [rQuad[j] for j in range(_QUAD)]
+    rQuad = cute.make_rmem_tensor((QUAD,), Float32)
+    cute.autovec_copy(cute.local_tile(row, (QUAD,), (quad,)), rQuad)
+    return [rQuad[j] for j in range(QUAD)]
 
 
 @cute.jit
-def _store_quad(row: cute.Tensor, quad: Int32, values: list) -> None:
+def store_quad(row: cute.Tensor, quad: Int32, values: list) -> None:
     """Write four neighbouring FP32 values."""
-    rQuad = cute.make_rmem_tensor((_QUAD,), Float32)
-    for j in cutlass.range_constexpr(_QUAD):
+    rQuad = cute.make_rmem_tensor((QUAD,), Float32)
+    for j in cutlass.range_constexpr(QUAD):
         rQuad[j] = values[j]
-    cute.autovec_copy(rQuad, cute.local_tile(row, (_QUAD,), (quad,)))
+    cute.autovec_copy(rQuad, cute.local_tile(row, (QUAD,), (quad,)))
 
 
 @cute.jit
@@ -539,7 +553,7 @@ def _remote_quad(place: cute.Pointer, peer: Int32) -> list:
     return list(
         cute.arch.inline_ptx(
             "ld.shared::cluster.v4.f32 {{$w0}, {$w1}, {$w2}, {$w3}}, [{$r0}];",
-            write_only_types=[Float32] * _QUAD,
+            write_only_types=[Float32] * QUAD,
             read_only_args=[remote],
         )
     )

@@ -1,6 +1,7 @@
 """Launch of a projection: check the inputs, choose and compile a variant once, launch."""
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -11,10 +12,13 @@ from k3decode.host.inputs import MAX_ROWS, InputCheck
 from k3decode.ops.projection.config import COLUMN_MULTIPLE, ProjectionConfig, SituBounds
 from k3decode.ops.projection.shapes import k3_projections
 from k3decode.ops.projection.tiles import config_for
+from k3decode.ops.projection_hopper.config import WideConfig, wide_config_for
 
 __all__ = ["compile_variant", "project", "variants"]
 
 _VECTOR_WIDTH = 8
+# The wide form multiplies with Hopper's warpgroup products.
+_HOPPER = "sm_90a"
 _FP32_VECTOR_WIDTH = 4
 
 
@@ -65,7 +69,7 @@ def project(
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     nothing = torch.empty(0, 0, dtype=torch.float32, device=weight.device)
-    compile_variant(config_for(rows, columns, tokens, situ), architecture)(
+    compile_variant(_config(rows, columns, tokens, situ, architecture), architecture)(
         device_pointer(weight),
         device_pointer(activation),
         device_pointer(nothing if fp32_out is None else fp32_out),
@@ -82,6 +86,13 @@ def project(
         plain_rows,
         current_stream(),
     )
+
+
+def _config(
+    rows: int, columns: int, tokens: int, situ: SituBounds | None, architecture: str
+) -> ProjectionConfig | WideConfig:
+    wide = wide_config_for(rows, columns, tokens, situ) if architecture == _HOPPER else None
+    return wide or config_for(rows, columns, tokens, situ)
 
 
 def _extents(tensor: Tensor) -> tuple[int, int]:
@@ -145,23 +156,37 @@ def _check_outputs(
         )
 
 
-def variants(dims: K3Dims) -> dict[str, ProjectionConfig]:
-    """Every variant that K3's projections take at 1 to 64 tokens, by what it is made of."""
+def variants(dims: K3Dims) -> dict[str, Callable[[str], Any]]:
+    """Every variant that K3's projections take at 1 to 64 tokens, by what it is made of.
+
+    A wide variant compiles, where there are no warpgroup products, as what serves there.
+    """
     bounds = SituBounds(dims.situ_beta, dims.situ_linear_beta)
-    found = {}
+    found: dict[str, Callable[[str], Any]] = {}
     for shape in k3_projections(dims).values():
+        situ = bounds if shape.situ else None
         for tokens in range(1, MAX_ROWS + 1):
-            config = config_for(shape.rows, shape.columns, tokens, bounds if shape.situ else None)
-            found[config.name] = config
+            config = config_for(shape.rows, shape.columns, tokens, situ)
+            found[config.name] = partial(compile_variant, config)
+            wide = wide_config_for(shape.rows, shape.columns, tokens, situ)
+            if wide is not None:
+                found[wide.name] = partial(_compile_wide, wide, config)
     return found
 
 
+def _compile_wide(wide: WideConfig, narrow: ProjectionConfig, architecture: str) -> Any:
+    return compile_variant(wide if architecture == _HOPPER else narrow, architecture)
+
+
 @cache
-def compile_variant(config: ProjectionConfig, architecture: str) -> Any:
+def compile_variant(config: ProjectionConfig | WideConfig, architecture: str) -> Any:
     """Compile one variant, once per process."""
     from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
     from k3decode.ops.projection.kernel import ProjectionKernel  # noqa: PLC0415
+    from k3decode.ops.projection_hopper.kernel import WideProjectionKernel  # noqa: PLC0415
 
     bf16, fp32 = torch.bfloat16, torch.float32
     arguments = placeholders([bf16, bf16, fp32, bf16], 4, 5)
+    if isinstance(config, WideConfig):
+        return compile_kernel(WideProjectionKernel(config), arguments, architecture)
     return compile_kernel(ProjectionKernel(config), arguments, architecture)

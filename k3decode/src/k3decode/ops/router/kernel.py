@@ -16,15 +16,12 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from k3decode.device.prefetch import prefetch_rows
 from k3decode.device.row_io import WARP_SIZE
 from k3decode.ops.router.config import RouterConfig
 
 __all__ = ["RouterKernel"]
 
 _MANY_ROWS = 1 << 20
-# CTAs that only bring weights into the cache; CTAs of rows have something better to do.
-_PREFETCH_CTAS = 32
 # Below the ordered form of every finite score; marks an expert that was taken.
 _TAKEN = -(1 << 31)
 # Keeps the renormalisation finite when every chosen score underflows.
@@ -44,12 +41,8 @@ class RouterKernel:
         bias: cute.Pointer,
         experts: cute.Pointer,
         weights: cute.Pointer,
-        ahead: cute.Pointer,
         logits_stride: Int64,
-        ahead_pitch: Int64,
         rows: Int32,
-        ahead_rows: Int32,
-        ahead_bytes: Int32,
         stream: cuda.CUstream,
     ):
         """Launch over `rows` rows; the outputs are dense."""
@@ -65,10 +58,8 @@ class RouterKernel:
             cute.make_tensor(bias, cute.make_layout(c.num_experts)),
             cute.make_tensor(experts, chosen),
             cute.make_tensor(weights, chosen),
-            rows,
-            (ahead.toint(), ahead_pitch, ahead_rows, ahead_bytes),
         ).launch(
-            grid=[rows + (_PREFETCH_CTAS if ahead_bytes > 0 else 0), 1, 1],
+            grid=[rows, 1, 1],
             block=[WARP_SIZE * c.warps, 1, 1],
             stream=stream,
             use_pdl=True,
@@ -81,10 +72,8 @@ class RouterKernel:
         mBias: cute.Tensor,
         mExperts: cute.Tensor,
         mWeights: cute.Tensor,
-        rows: Int32,
-        ahead: tuple,
     ):
-        """One row, or a share of what is brought into the cache."""
+        """One row."""
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
         row, _, _ = cute.arch.block_idx()
@@ -97,13 +86,9 @@ class RouterKernel:
         cute.arch.griddepcontrol_launch_dependents()
         # The bias never changes; the logits may still be written by the launch before.
         cute.arch.griddepcontrol_wait()
-        if row < rows:
-            logits = [mLogits[row, first + j] for j in range(c.experts_per_lane)]
-            keys = [_ordered(_sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
-            self._choose(keys, first, sKeys, sIds, mLogits, mExperts, mWeights, row)
-        else:
-            threads = WARP_SIZE * c.warps
-            prefetch_rows(*ahead, (row - rows) * threads + tid, _PREFETCH_CTAS * threads)
+        logits = [mLogits[row, first + j] for j in range(c.experts_per_lane)]
+        keys = [_ordered(_sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
+        self._choose(keys, first, sKeys, sIds, mLogits, mExperts, mWeights, row)
 
     @cute.jit
     def _choose(

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
-from k3decode.host.row_prefetch import RowPrefetch, check_prefetch, prefetch_counts
 from k3decode.ops.router.config import RouterConfig
 
 __all__ = ["compile_variant", "route_rows", "variants"]
@@ -21,7 +20,6 @@ def route_rows(
     weights: Tensor,
     *,
     scaling_factor: float,
-    prefetch: RowPrefetch | None = None,
 ) -> None:
     """Choose experts.
 
@@ -31,7 +29,6 @@ def route_rows(
         experts: int32 [M, k], dense, written: best first, equal scores to the lower id.
         weights: FP32 [M, k], dense, written: renormalised scores of the chosen.
         scaling_factor: factor on the weights.
-        prefetch: weights of a later launch that are brought into the L2 cache meanwhile.
 
     Raises:
         KernelInputError: an input is not as described.
@@ -45,29 +42,19 @@ def route_rows(
     check.tensor("bias", bias, dtype=torch.float32, shape=[num_experts], dense_from=0)
     check.tensor("experts", experts, dtype=torch.int32, shape=[rows, top_k], dense_from=0)
     check.tensor("weights", weights, dtype=torch.float32, shape=[rows, top_k], dense_from=0)
-    check_prefetch(check, prefetch)
     architecture = check.finish()
     config = RouterConfig(
         num_experts=num_experts, experts_per_token=top_k, scaling_factor=scaling_factor
     )
-    from k3decode.host.compilation import (  # noqa: PLC0415
-        current_stream,
-        device_pointer,
-        vector_pointer,
-    )
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
-    ahead_pitch, ahead_rows, ahead_bytes = prefetch_counts(prefetch)
     compile_variant(config, architecture)(
         device_pointer(logits),
         device_pointer(bias),
         device_pointer(experts),
         device_pointer(weights),
-        vector_pointer(weights if prefetch is None else prefetch.rows),
         logits.stride(0),
-        ahead_pitch,
         rows,
-        ahead_rows,
-        ahead_bytes,
         current_stream(),
     )
 
@@ -79,7 +66,7 @@ def compile_variant(config: RouterConfig, architecture: str) -> Any:
     from k3decode.ops.router.kernel import RouterKernel  # noqa: PLC0415
 
     fp32 = torch.float32
-    arguments = placeholders([fp32, fp32, torch.int32, fp32, torch.uint8], 2, 3)
+    arguments = placeholders([fp32, fp32, torch.int32, fp32], 1, 1)
     return compile_kernel(RouterKernel(config), arguments, architecture)
 
 
