@@ -208,13 +208,12 @@ def test_pages_that_bulk_copies_cannot_bring_are_refused() -> None:
         lengths=torch.zeros(2, dtype=torch.int32),
         tokens_per_request=3,
     )
-    partials = Partials(torch.zeros(7, 1, DIMS.kv_lora_rank), torch.zeros(7, 1))
+    partials = Partials(torch.zeros(6, 1, DIMS.kv_lora_rank), torch.zeros(6, 1))
     with pytest.raises(KernelInputError) as refusal:
         blackwell_numbers(torch.zeros(6, 1, DIMS.mla_row, dtype=dtype), cache, partials)
     assert str(refusal.value) == (
-        "mla_decode: pages: expected pages of a multiple of 16 tokens, found 24; latents: expected "
-        "a multiple of 3 partials, as many rows a request has, found 7: make them with "
-        "make_partials"
+        "mla_decode: pages: expected pages of a multiple of 16 tokens, found 24: give the cache "
+        "such pages"
     )
 
 

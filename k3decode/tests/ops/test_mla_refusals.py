@@ -93,7 +93,7 @@ def test_mla_decode_refuses_rows_that_are_no_requests() -> None:
     text = str(refusal.value)
     assert "query: expected 2 requests of 2 rows, found 3 rows" in text
     assert "table: expected torch.int32, found torch.int64" in text
-    assert "latents: expected at least 3 partials for 3 rows, found 2" in text
+    assert "latents: expected at least 3 partials for 3 rows, a multiple of 2, found 2" in text
     assert "expected a CUDA device, found cpu" in text
 
 

@@ -102,7 +102,8 @@ def test_a_thread_writes_every_column_of_its_quarter_once(cache_format: str) -> 
 
 def test_a_workspace_is_as_large_as_it_says() -> None:
     config = config_for(K3Dims(), "bf16")
-    assert split_rule(config, torch.device("cpu")) == SplitRule(tile_tokens=16, fewest_tiles=2)
+    rule = SplitRule(tile_tokens=16, fewest_tiles=2, together=True)
+    assert split_rule(config, torch.device("cpu")) == rule
     # 64 rows on 132 processors, 12 heads: 4.8 MB.
     assert partial_count(64, 132) * 12 * (config.latent + 1) * 4 == 4_801_680
 

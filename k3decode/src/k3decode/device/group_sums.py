@@ -15,7 +15,7 @@ from cutlass import Float32, Int32, cute
 from k3decode.device.row_io import read_vector, write_vector
 from k3decode.device.warp_matrix import PRODUCT_K, PRODUCT_N
 
-__all__ = ["unite_and_write"]
+__all__ = ["unite_and_write", "write_sums"]
 
 _QUAD = 4
 _MATRIX_ROWS = 8
@@ -39,11 +39,7 @@ def unite_and_write(
     c = config
     tid, _, _ = cute.arch.thread_idx()
     thread = tid % c.group_threads
-    for head in cutlass.range_constexpr(2):
-        total = rState[2 + head]
-        for step in cutlass.range_constexpr(2):
-            total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
-        rState[2 + head] = total
+    _add_lanes(rState)
     for giver in cutlass.range_constexpr(c.groups - 1, 0, -1):
         if group == giver:
             for i in cutlass.range_constexpr(c.sums // 4):
@@ -55,6 +51,32 @@ def unite_and_write(
         cute.arch.sync_threads()
     if group == 0:
         _write(config, rSums, rState, gLatents, gLse, head_block, heads, value_scale)
+
+
+@cute.jit
+def write_sums(
+    config: object,
+    rSums: cute.Tensor,
+    rState: cute.Tensor,
+    gLatents: cute.Tensor,
+    gLse: cute.Tensor,
+    head_block: Int32,
+    heads: Int32,
+    value_scale: Float32,
+):
+    """Write what one group alone found; without a token a logarithm of minus infinity, and NaN."""
+    _add_lanes(rState)
+    _write(config, rSums, rState, gLatents, gLse, head_block, heads, value_scale)
+
+
+@cute.jit
+def _add_lanes(rState: cute.Tensor):
+    """Sums of shares over the lanes that have the same heads."""
+    for head in cutlass.range_constexpr(2):
+        total = rState[2 + head]
+        for step in cutlass.range_constexpr(2):
+            total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
+        rState[2 + head] = total
 
 
 @cute.jit

@@ -231,7 +231,13 @@ def _corner(cache_format: Literal["bf16", "e4m3"]) -> list[Case]:
         "page_of_48": shape((100, 47, 49), layout=PageLayout(48)),
         "page_of_256": shape((300, 255), layout=PageLayout(256, 16)),
         "two_head_blocks": shape((90, 33), heads=17, parts=2),
+        "verify_q2": shape((90, 33), tokens_per_request=2),
         "verify_q3": shape((2, 60, 1), tokens_per_request=3, heads=_TP16),
+        "verify_q8": shape((700, 9, 0, 33), tokens_per_request=8, parts=7),
+        "verify_q8_padded_rows": shape((64, 7), tokens_per_request=8, heads=5, row_padding=48),
+        "verify_ragged": shape(
+            (1, 65, 200, 31, 16, 130, 33), parts=5, tokens_per_request=4, heads=_TP16
+        ),
         "one_token_decides": shape((120, 64), query_factor=30.0),
         "equal_scores": shape((120, 64), query_factor=0.0),
     }
@@ -255,8 +261,10 @@ def _production(cache_format: Literal["bf16", "e4m3"]) -> list[Case]:
     found.append(_case(f"{cache_format}_tp8_1m_m1", "production", shape((_KIBI * _KIBI,))))
     whole = shape((32 * _KIBI,) * 2, heads=_DIMS.num_attention_heads)
     found.append(_case(f"{cache_format}_all_heads_32k_m2", "production", whole))
-    verify = shape((8 * _KIBI,) * 4, tokens_per_request=4)
-    found.append(_case(f"{cache_format}_tp8_8k_q4_m16", "production", verify))
+    for q, requests, kibi in ((2, 8, 8), (4, 4, 8), (8, 1, 32), (8, 8, 8)):
+        name = f"{cache_format}_tp8_{kibi}k_q{q}_m{q * requests}"
+        verify = shape((kibi * _KIBI,) * requests, tokens_per_request=q)
+        found.append(_case(name, "production", verify))
     return found
 
 

@@ -1,16 +1,18 @@
-"""Compile-time choices of the attention kernel."""
+"""Compile-time choices of the attention kernels for Hopper."""
 
 from dataclasses import dataclass
 
 from k3decode.ops.mla.cache_format import CacheFormat, element_bytes
 
-__all__ = ["MlaDecodeConfig"]
+__all__ = ["MlaDecodeConfig", "MlaDecodeTogetherConfig"]
 
 _PRODUCT_M = 16
 _PRODUCT_N = 8
 _PRODUCT_K = 16
 _COPY_BYTES = 16
 _WARP_SIZE = 32
+_FEWEST_STAGES = 3
+_SCORE_SETS = 2
 # A warp reads this many cache rows of 16 bytes in one instruction.
 _ROWS_PER_LOAD = {"bf16": 16, "e4m3": 32}
 # What a CTA may have on Hopper and Blackwell.
@@ -175,3 +177,39 @@ class MlaDecodeConfig:
         """Shared memory of a CTA."""
         per_group = self.stages * self.tile_bytes + self.score_bytes
         return self.groups * per_group + self.hand_over_bytes
+
+
+@dataclass(frozen=True)
+class MlaDecodeTogetherConfig(MlaDecodeConfig):
+    """One compiled variant for requests of several rows.
+
+    Every group of warps has 16 of a request's query rows, which are its heads times its rows.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stages < _FEWEST_STAGES:
+            raise ValueError(
+                f"expected at least {_FEWEST_STAGES} stages, found {self.stages}: a tile is still "
+                "multiplied when the next one is asked for"
+            )
+
+    @property
+    def query_block(self) -> int:
+        """Query rows of a CTA."""
+        return self.groups * self.head_block
+
+    @property
+    def query_copies(self) -> int:
+        """Pieces of a group's queries that a thread brings to shared memory."""
+        return -(-self.head_block * self.row_copies // self.group_threads)
+
+    @property
+    def score_bytes(self) -> int:
+        """Shared memory in which the warps of a group exchange scores, of two tiles in turn."""
+        return _SCORE_SETS * self.group_warps * self.head_block * self.tile_tokens * 4
+
+    @property
+    def hand_over_bytes(self) -> int:
+        """Shared memory of the queries of all groups."""
+        return self.query_block * self.pitch_bytes

@@ -33,7 +33,7 @@ from k3decode.device.split_rows import (
 from k3decode.device.warp_matrix import PRODUCT_K, PRODUCT_N, load_matrices, pack_pair, product
 from k3decode.ops.mla_decode.config import MlaDecodeConfig
 
-__all__ = ["MlaDecodeKernel"]
+__all__ = ["Asking", "MlaDecodeKernel"]
 
 _MANY_ROWS = 1 << 20
 # Lanes that hold one row of a product's sums, and the rows of a matrix that is loaded.
@@ -48,7 +48,7 @@ _PLACE_FIELDS = 6
 
 
 @dataclass
-class _Asking:
+class Asking:
     """What finding the next tile needs."""
 
     split: SplitRows
@@ -134,6 +134,7 @@ class MlaDecodeKernel:
             grid=[parts, (heads + c.head_block - 1) // c.head_block, 1],
             block=[c.threads, 1, 1],
             stream=stream,
+            use_pdl=True,
         )
 
     @cute.kernel
@@ -159,6 +160,8 @@ class MlaDecodeKernel:
         part, head_block, _ = cute.arch.block_idx()
         group = cute.arch.make_warp_uniform(cute.arch.warp_idx()) // c.group_warps
         sTiles, sScores, sHandOver = self._shared(group)
+        cute.arch.griddepcontrol_launch_dependents()
+        cute.arch.griddepcontrol_wait()
         split = split_rows(mLengths, rows, tokens_per_request, c.tile_tokens, c.fewest_tiles, parts)
         first = part * split.quota
         last = cutlass.min(first + split.quota, split.tiles)
@@ -169,7 +172,7 @@ class MlaDecodeKernel:
         # Largest exponent and sum of shares of heads g and g + 8; the sum is this lane's alone.
         rState = cute.make_rmem_tensor((4,), Float32)
 
-        asking = _Asking(
+        asking = Asking(
             split=split,
             table=mTable,
             cache=cache,
@@ -292,7 +295,7 @@ class MlaDecodeKernel:
         cute.arch.barrier(barrier_id=1 + group, number_of_threads=self.config.group_threads)
 
     @cute.jit
-    def _enter_row(self, asking: _Asking):
+    def _enter_row(self, asking: Asking):
         """Work out from a tile where this thread's token of it is; it may lie in another row."""
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
@@ -308,7 +311,7 @@ class MlaDecodeKernel:
         place[_UNSEEN] = visible_in(asking.split, row) - token
 
     @cute.jit
-    def _advance(self, asking: _Asking):
+    def _advance(self, asking: Asking):
         """Move on to the group's next tile; divisions only where a row ends."""
         c = self.config
         place = asking.place
@@ -323,7 +326,7 @@ class MlaDecodeKernel:
             self._enter_row(asking)
 
     @cute.jit
-    def _place(self, asking: _Asking):
+    def _place(self, asking: Asking):
         """Where this thread's share of a tile begins, and how many bytes of each copy are used."""
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
@@ -386,7 +389,6 @@ class MlaDecodeKernel:
         """
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
-        lane = cute.arch.lane_idx()
         words = c.pitch_bytes // _WORD_BYTES
         sQuery = cute.make_tensor(
             cute.recast_ptr(sHandOver.iterator, dtype=Int32),
@@ -402,11 +404,20 @@ class MlaDecodeKernel:
                     rOne, sQuery[copy // c.row_copies, None], copy % c.row_copies, _WORDS_PER_COPY
                 )
         cute.arch.sync_threads()
+        self._left_operands(sQuery, Int32(0), rQuery)
+        # The groups may finish this row at different times.
+        cute.arch.sync_threads()
+
+    @cute.jit
+    def _left_operands(self, sQuery: cute.Tensor, first: Int32, rQuery: cute.Tensor):
+        """Keep this warp's quarter of the columns of 16 queries, from row `first` on."""
+        c = self.config
+        lane = cute.arch.lane_idx()
         quarter = cute.arch.warp_idx() % c.group_warps * c.depth_steps
         if cutlass.const_expr(c.cache_format == "bf16"):
-            row = lane % (2 * _MATRIX_ROWS)
+            row = first + lane % (2 * _MATRIX_ROWS)
             half = lane // (2 * _MATRIX_ROWS)
-            at = sHandOver.iterator.toint() + row * c.pitch_bytes + half * COPY_BYTES
+            at = sQuery.iterator.toint() + row * c.pitch_bytes + half * COPY_BYTES
             at = at + quarter * (PRODUCT_K * c.element_bytes)
             for step in cutlass.range_constexpr(c.depth_steps):
                 loaded = load_matrices(at, step * PRODUCT_K * c.element_bytes)
@@ -416,12 +427,10 @@ class MlaDecodeKernel:
             for step in cutlass.range_constexpr(c.depth_steps):
                 for upper in cutlass.range_constexpr(2):
                     word = (quarter + step) * _QUAD + lane % _QUAD
-                    four = sQuery[lane // _QUAD + upper * _MATRIX_ROWS, word]
+                    four = sQuery[first + lane // _QUAD + upper * _MATRIX_ROWS, word]
                     low, high = halves_from_e4m3(four)
                     rQuery[4 * step + upper] = low
                     rQuery[4 * step + 2 + upper] = high
-        # The groups may finish this row at different times.
-        cute.arch.sync_threads()
 
     @cute.jit
     def _multiply_keys(self, tile: Int32, rQuery: cute.Tensor):
@@ -524,6 +533,19 @@ class MlaDecodeKernel:
     def _exponents(self, quarters: list, sScores: cute.Tensor, left: Int32, score_scale: Float32):
         """Exponents of two of all tokens of the tile, from the products of all warps."""
         c = self.config
+        found = []
+        wholes = self._whole_products(quarters, sScores)
+        for block in cutlass.range_constexpr(c.token_blocks):
+            column = block * PRODUCT_N + 2 * (cute.arch.lane_idx() % _QUAD)
+            for i in cutlass.range_constexpr(4):
+                whole = wholes[4 * block + i] * score_scale
+                found.append(whole if column + i % 2 < left else Float32(-math.inf))
+        return found
+
+    @cute.jit
+    def _whole_products(self, quarters: list, sScores: cute.Tensor):
+        """Products of all columns, from those of this warp's quarter and of the other warps'."""
+        c = self.config
         lane = cute.arch.lane_idx()
         warp = cute.arch.warp_idx() % c.group_warps
         found = []
@@ -532,13 +554,11 @@ class MlaDecodeKernel:
                 read_vector(sScores[(warp + i) % c.group_warps, block, lane, None], 0, 4)
                 for i in range(1, c.group_warps)
             ]
-            column = block * PRODUCT_N + 2 * (lane % _QUAD)
             for i in cutlass.range_constexpr(4):
                 whole = quarters[block][i]
                 for other in cutlass.range_constexpr(c.group_warps - 1):
                     whole = whole + rOthers[other][i]
-                whole = whole * score_scale
-                found.append(whole if column + i % 2 < left else Float32(-math.inf))
+                found.append(whole)
         return found
 
     @cute.jit

@@ -16,7 +16,7 @@ from k3decode.host.inputs import (
     UnsupportedGpuError,
 )
 from k3decode.ops.mla.cache_format import CACHE_DTYPES, CacheFormat, cache_format_named
-from k3decode.ops.mla_decode.config import MlaDecodeConfig
+from k3decode.ops.mla_decode.config import MlaDecodeConfig, MlaDecodeTogetherConfig
 from k3decode.ops.mla_decode.schedule import SplitRule, partial_count
 from k3decode.ops.mla_decode_blackwell.config import (
     BLOCK_COLUMNS,
@@ -31,12 +31,15 @@ __all__ = [
     "Partials",
     "blackwell_config",
     "blackwell_numbers",
-    "compile_all",
+    "chosen_config",
+    "compile_alone",
+    "compile_together",
     "compile_variant",
     "config_for",
     "make_partials",
     "mla_decode",
     "split_rule",
+    "together_config",
     "variants",
 ]
 
@@ -95,17 +98,21 @@ def make_partials(
 ) -> Partials:
     """Workspace that fills the device: one CTA per multiprocessor.
 
-    On Hopper a CTA has 16 heads of a row, on Blackwell up to 96 query rows of a request.
+    A CTA has 16 query rows of a request, its heads times its rows, or 32 where there are several
+    rows, and on Blackwell up to 96.
 
     Raises:
         UnsupportedGpuError: no kernel for this GPU.
     """
     processors = torch.cuda.get_device_properties(device).multi_processor_count
     rule = split_rule(config, device)
-    block, query_rows = config.head_block, heads
-    if rule.together:
-        query_rows = heads * tokens_per_request
+    query_rows = heads * tokens_per_request
+    if _architecture(device) != _HOPPER:
         block = block_columns(query_rows)
+    elif tokens_per_request > 1:
+        block = together_config(config).query_block
+    else:
+        block = config.head_block
     parts = max(processors // -(-query_rows // block), 1)
     count = partial_count(rows, parts, rule.rows_together(tokens_per_request))
     return Partials(
@@ -122,22 +129,20 @@ def split_rule(config: MlaDecodeConfig, device: torch.device) -> SplitRule:
     Raises:
         UnsupportedGpuError: no kernel for this GPU.
     """
-    if device.type == "cpu":
-        return _rule_for(config, _HOPPER)
+    if device.type == "cpu" or _architecture(device) == _HOPPER:
+        return SplitRule(config.tile_tokens, config.fewest_tiles, together=True)
+    chosen = blackwell_config(config, BLOCK_COLUMNS[0])
+    return SplitRule(chosen.tile_tokens, chosen.fewest_tiles, together=True)
+
+
+def _architecture(device: torch.device) -> str:
     capability = torch.cuda.get_device_capability(device)
     if capability not in ARCHITECTURES:
         raise UnsupportedGpuError(
             f"mla_decode: expected a GPU of {', '.join(ARCHITECTURES.values())}, found compute "
             f"capability {capability[0]}.{capability[1]}: use the engine's own kernels"
         )
-    return _rule_for(config, ARCHITECTURES[capability])
-
-
-def _rule_for(config: MlaDecodeConfig, architecture: str) -> SplitRule:
-    if architecture == _HOPPER:
-        return SplitRule(tile_tokens=config.tile_tokens, fewest_tiles=config.fewest_tiles)
-    chosen = blackwell_config(config, BLOCK_COLUMNS[0])
-    return SplitRule(chosen.tile_tokens, chosen.fewest_tiles, together=True)
+    return ARCHITECTURES[capability]
 
 
 def mla_decode(
@@ -180,23 +185,17 @@ def mla_decode(
         stride_multiple=vector,
     )
     _check_owners(check, cache, rows)
-    _check_partials(check, partials, config, rows, heads)
+    _check_partials(check, partials, config, (rows, heads), cache.tokens_per_request)
     architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     scales = scales or CacheScales()
     tensors = (query, cache.pages, cache.table, cache.lengths, partials.latents, partials.lse)
-    chosen, numbers = (
-        (config, _hopper_numbers(query, cache, partials))
-        if architecture == _HOPPER
-        else (
-            blackwell_config(config, block_columns(heads * cache.tokens_per_request)),
-            blackwell_numbers(query, cache, partials),
-        )
-    )
+    numbers = _hopper_numbers if architecture == _HOPPER else blackwell_numbers
+    chosen = chosen_config(config, heads, cache.tokens_per_request, architecture)
     compile_variant(chosen, architecture)(
         *(device_pointer(tensor) for tensor in tensors),
-        *numbers,
+        *numbers(query, cache, partials),
         score_scale * scales.query * scales.cache / math.log(2.0),
         scales.cache,
         current_stream(),
@@ -204,42 +203,33 @@ def mla_decode(
 
 
 def _hopper_numbers(query: Tensor, cache: PagedCache, partials: Partials) -> tuple[int, ...]:
-    rows, heads = query.shape[:2]
+    (rows, heads), together = query.shape[:2], cache.tokens_per_request
     size = query.dtype.itemsize
     return (
         query.stride(0) * size // 4,
         cache.pages.stride(0) * size,
         cache.table.stride(0),
-        rows,
+        rows // together,
         heads,
-        cache.tokens_per_request,
+        together,
         cache.pages.shape[1],
-        partials.parts(rows),
+        partials.parts(rows, together),
     )
 
 
 def blackwell_numbers(query: Tensor, cache: PagedCache, partials: Partials) -> tuple[int, ...]:
     """Strides and counts for Blackwell's kernel, in its order.
 
-    Bulk copies bring 16 cache rows of one page, and the rows of a request share partials.
-
     Raises:
-        KernelInputError: pages or partials do not allow that.
+        KernelInputError: a bulk copy, of 16 cache rows, would reach over the end of a page.
     """
     (rows, heads), together = query.shape[:2], cache.tokens_per_request
     pages, page_tokens = cache.pages.shape[:2]
-    problems = []
     if page_tokens % BOX_TOKENS:
-        problems.append(
-            f"pages: expected pages of a multiple of {BOX_TOKENS} tokens, found {page_tokens}"
+        raise KernelInputError(
+            f"mla_decode: pages: expected pages of a multiple of {BOX_TOKENS} tokens, found "
+            f"{page_tokens}: give the cache such pages"
         )
-    if partials.lse.shape[0] % together:
-        problems.append(
-            f"latents: expected a multiple of {together} partials, as many rows a request has, "
-            f"found {partials.lse.shape[0]}: make them with make_partials"
-        )
-    if problems:
-        raise KernelInputError("mla_decode: " + "; ".join(problems))
     return (
         query.stride(0) * query.dtype.itemsize,
         cache.pages.stride(0),
@@ -272,8 +262,13 @@ def _check_owners(check: InputCheck, cache: PagedCache, rows: int) -> None:
 
 
 def _check_partials(
-    check: InputCheck, partials: Partials, config: MlaDecodeConfig, rows: int, heads: int
+    check: InputCheck,
+    partials: Partials,
+    config: MlaDecodeConfig,
+    queries: tuple[int, int],
+    tokens_per_request: int,
 ) -> None:
+    rows, heads = queries
     count = partials.lse.shape[0] if partials.lse.ndim else 0
     check.tensor(
         "latents",
@@ -285,9 +280,9 @@ def _check_partials(
     )
     check.tensor("lse", partials.lse, dtype=torch.float32, shape=[count, heads], dense_from=0)
     check.require(
-        count >= rows,
-        f"latents: expected at least {rows} partials for {rows} rows, found {count}: make them "
-        "with make_partials",
+        count >= rows and count % max(tokens_per_request, 1) == 0,
+        f"latents: expected at least {rows} partials for {rows} rows, a multiple of "
+        f"{tokens_per_request}, found {count}: make them with make_partials",
     )
 
 
@@ -298,11 +293,17 @@ def compile_variant(config: MlaDecodeConfig | MlaDecodeBlackwellConfig, architec
 
     dtype, fp32 = CACHE_DTYPES[config.cache_format], torch.float32
     pointers = [dtype, dtype, torch.int32, torch.int32, fp32, fp32]
-    if isinstance(config, MlaDecodeConfig):
+    counts = 5
+    if isinstance(config, MlaDecodeTogetherConfig):
+        from k3decode.ops.mla_decode_together.kernel import (  # noqa: PLC0415
+            MlaDecodeTogetherKernel,
+        )
+
+        kernel: object = MlaDecodeTogetherKernel(config)
+    elif isinstance(config, MlaDecodeConfig):
         from k3decode.ops.mla_decode.kernel import MlaDecodeKernel  # noqa: PLC0415
 
-        kernel: object = MlaDecodeKernel(config)
-        counts = 5
+        kernel = MlaDecodeKernel(config)
     else:
         from k3decode.ops.mla_decode_blackwell.kernel import (  # noqa: PLC0415
             MlaDecodeBlackwellKernel,
@@ -313,13 +314,41 @@ def compile_variant(config: MlaDecodeConfig | MlaDecodeBlackwellConfig, architec
     return compile_kernel(kernel, placeholders(pointers, 3, counts, factors=2), architecture)
 
 
-def compile_all(config: MlaDecodeConfig, architecture: str) -> tuple[Any, ...]:
-    """Compile all kernels of a format for an architecture: for Blackwell one per block size."""
+def compile_alone(config: MlaDecodeConfig, architecture: str) -> tuple[Any, ...]:
+    """Compile what serves requests of one row and up to 16 heads."""
+    return (compile_variant(_configs(config, architecture)[0], architecture),)
+
+
+def compile_together(config: MlaDecodeConfig, architecture: str) -> tuple[Any, ...]:
+    """Compile what serves requests of several rows, or of more heads."""
+    return tuple(compile_variant(one, architecture) for one in _configs(config, architecture)[1:])
+
+
+def chosen_config(
+    config: MlaDecodeConfig, heads: int, tokens_per_request: int, architecture: str
+) -> MlaDecodeConfig | MlaDecodeBlackwellConfig:
+    """What runs in place of a variant."""
     if architecture == _HOPPER:
-        return (compile_variant(config, architecture),)
-    return tuple(
-        compile_variant(blackwell_config(config, columns), architecture)
-        for columns in BLOCK_COLUMNS
+        return config if tokens_per_request == 1 else together_config(config)
+    return blackwell_config(config, block_columns(heads * tokens_per_request))
+
+
+def _configs(
+    config: MlaDecodeConfig, architecture: str
+) -> list[MlaDecodeConfig | MlaDecodeBlackwellConfig]:
+    if architecture == _HOPPER:
+        return [config, together_config(config)]
+    return [blackwell_config(config, columns) for columns in BLOCK_COLUMNS]
+
+
+def together_config(config: MlaDecodeConfig) -> MlaDecodeTogetherConfig:
+    """What runs on Hopper in place of a variant where requests have several rows."""
+    return MlaDecodeTogetherConfig(
+        cache_format=config.cache_format,
+        latent=config.latent,
+        shared=config.shared,
+        stages=4,
+        fewest_tiles=config.fewest_tiles,
     )
 
 

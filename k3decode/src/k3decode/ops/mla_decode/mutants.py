@@ -41,4 +41,25 @@ MUTANTS: tuple[Mutant, ...] = (
         "sQuery[copy // c.row_copies, None]",
         "sQuery[copy // c.row_copies % 8, None]",
     ),
+    Mutant(
+        "mla_decode",
+        "rows_of_a_request_see_the_same",
+        "column + i % 2 + rLater[i // 2] < left",
+        "column + i % 2 < left",
+        file="../mla_decode_together/kernel.py",
+    ),
+    Mutant(
+        "mla_decode",
+        "tile_before_of_the_same_ring",
+        "ring = tiles if odd == 1",
+        "ring = tiles if odd == 0",
+        file="../mla_decode_together/kernel.py",
+    ),
+    Mutant(
+        "mla_decode",
+        "shares_of_a_row_that_saw_nothing",
+        "reference = highest if highest > Float32(-math.inf) else Float32(0.0)",
+        "reference = highest",
+        file="../mla_decode_together/kernel.py",
+    ),
 )
