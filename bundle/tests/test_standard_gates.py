@@ -13,8 +13,10 @@ from k3bundle.policy import Policy
 from k3bundle.seal import seal
 from k3bundle.speed_role import NonInferiority
 from k3bundle.standard_gates import STANDARD, looser_than_standard
+from k3bundle.traffic import TraceEntry, TraceReplay
 from k3bundle.verify import Report, verify
 from k3bundle_testing import example_signer, files_of, good_records
+from k3bundle_testing.example_plan import example_plan
 from k3bundle_testing.plan_defects import speed_gates
 from k3bundle_testing.sealing import SEALED_AT_UTC
 
@@ -91,8 +93,7 @@ def test_an_open_gate_fewer_pairs_and_a_wider_margin_are_looser() -> None:
     assert "deployment default has 0 null pairs instead of 1" in found
 
 
-def test_kernels_and_a_single_server_have_no_standard_of_boots() -> None:
-    assert looser_than_standard(PLAN.model_copy(update={"tier": "kernels"})) == ()
+def test_a_single_server_has_no_standard_of_boots() -> None:
     single = good_records(pairing="single").plan
     assert looser_than_standard(single) == ()
     assert set(STANDARD) == set(get_args(type(PLAN).model_fields["tier"].annotation)) - {"kernels"}
@@ -108,10 +109,34 @@ def test_a_loosened_plan_is_marked_and_refused_where_the_reader_wants_the_standa
         "The plan asks for less than the smoke tier: maximum_error_rate is 0.5 instead of 0.01."
         in report.verdict.limits
     )
+    assert report.verdict.sentence.endswith(
+        "The plan asks for less than the smoke tier, so this is no result of it."
+    )
     (finding,) = verified(loose, Policy(require_standard=True)).findings
     assert finding.code == "plan-digest-mismatch"
     assert "maximum_error_rate is 0.5" in finding.why
     assert verified(PLAN, Policy(require_standard=True)).ok
+
+
+def test_a_trace_beside_the_cells_of_a_tier_does_not_loosen_it() -> None:
+    entry = TraceEntry(at_ns=0, prompt_tokens=16, output_tokens=8)
+    trace = ServingCell(
+        cell_id="serving-trace",
+        endpoint="completions",
+        traffic=TraceReplay(file_sha256="7" * 64, entries=(entry,)),
+        concurrency=4,
+        prompt_tokens=16,
+        output_tokens=8,
+        warmup_requests=1,
+        request_count=1,
+        speed=NonInferiority(),
+    )
+    plan = example_plan(tier="quick")
+    assert looser_than_standard(plan.model_copy(update={"cells": (*plan.cells, trace)})) == ()
+    wide = trace.model_copy(update={"speed": NonInferiority(margin=0.5)})
+    assert looser_than_standard(plan.model_copy(update={"cells": (*plan.cells, wide)})) == (
+        "the margin of serving-trace is 0.5 instead of 0.01",
+    )
 
 
 def test_the_limit_stays_short_for_a_plan_that_is_loose_throughout() -> None:

@@ -12,9 +12,10 @@ from k3bundle.archive import archive_bytes
 from k3bundle.bundle import parse_records
 from k3bundle.canonical import sha256_hex
 from k3bundle.derive import derive
+from k3bundle.plan import TierName
 from k3bundle.seal import assemble, bundle_sha256
 from k3bundle_testing import good_run_files
-from k3bundle_testing.example_plan import EXAMPLE_CHANGE
+from k3bundle_testing.example_plan import EXAMPLE_CHANGE, example_plan
 from k3bundle_testing.sealing import SEALED_AT_UTC, sealed_archive, sealed_bundle
 from k3bundle_testing.signers import example_signer, signer_fingerprint
 
@@ -41,6 +42,18 @@ async def codes_of_refusal(client: httpx.AsyncClient, archive: bytes, **changes:
     latest = await client.get("/")
     assert "Nothing has been submitted yet" in latest.text
     return {finding["code"] for finding in problem["findings"]}
+
+
+@pytest.mark.parametrize("tier", ["smoke", "standard"])
+async def test_submit_of_a_tier_without_its_gates_is_refused_with_the_gate(
+    tier: TierName, real_client: httpx.AsyncClient
+) -> None:
+    plan = example_plan(tier=tier)
+    gates = plan.gates.model_copy(update={"maximum_error_rate": 0.5})
+    archive = sealed_archive(tier=tier, plan=plan.model_copy(update={"gates": gates}))
+    assert await codes_of_refusal(real_client, archive) == {"plan-digest-mismatch"}
+    answer = await submit(real_client, archive)
+    assert "maximum_error_rate is 0.5" in answer.json()["detail"]
 
 
 async def test_submit_good_bundle_is_indexed_and_shown(real_client: httpx.AsyncClient) -> None:

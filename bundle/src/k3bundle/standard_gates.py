@@ -121,7 +121,8 @@ def _margins(plan: Plan, standard: Gates) -> Iterator[str]:
         if not isinstance(cell, ServingCell) or cell.speed.kind != "non_inferiority":
             continue
         margin = cell.speed.margin
-        if not cell.expects_fallback:
+        # A trace is a load of somebody's own, beside the cells of the tier and not in their place.
+        if not cell.expects_fallback and cell.traffic.kind != "trace":
             yield f"{cell.cell_id} need not be faster, although the candidate's path serves it"
         if margin is not None and margin > standard.non_inferiority_margin:
             wanted = standard.non_inferiority_margin

@@ -28,6 +28,7 @@ from k3bundle.journal_rules import (
 from k3bundle.kernel_rules import kernel_findings
 from k3bundle.machine_rules import machine_findings
 from k3bundle.manifest import Manifest
+from k3bundle.plan import TierName
 from k3bundle.plan_rules import identity_findings, plan_findings
 from k3bundle.policy import Policy, policy_findings
 from k3bundle.request_rules import completeness_findings, request_findings
@@ -57,6 +58,8 @@ class Report:
     """Fingerprint of the key whose signature verified; None when none did."""
     looser_than_standard: tuple[str, ...] = ()
     """In what the plan asks for less than its tier's standard; the verdict's limits say it too."""
+    tier: TierName | None = None
+    """Tier of the plan; None when it cannot be read."""
 
     @property
     def ok(self) -> bool:
@@ -98,6 +101,7 @@ def verify(files: Mapping[str, bytes], policy: Policy) -> Report:
         manifest=manifest,
         signer_fingerprint=attestation.signer_fingerprint,
         looser_than_standard=looser_than_standard(records.plan) if records else (),
+        tier=records.plan.tier if records else None,
     )
 
 

@@ -54,7 +54,8 @@ def test_verify_sound_bundle_prints_verdict_and_exits_0(
     assert lines[0] == "sound: no finding"
     assert lines[1] == f"change   example/engine #7 {SHA}"
     assert lines[2].startswith("verdict  ✓ PASS: ")
-    assert lines[3].startswith("signer   SHA256:")
+    assert lines[3].startswith("standard the plan asks for all")
+    assert lines[4].startswith("signer   SHA256:")
 
 
 def test_verify_other_change_is_refused_with_the_finding(

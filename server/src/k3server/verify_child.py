@@ -80,7 +80,8 @@ def _judge(archive: Path, repository: str, pull_request: int, commit_sha: str) -
     change = ChangeUnderTest(
         repository=repository, pull_request=pull_request, commit_sha=commit_sha
     )
-    findings, document = judge(archive, Policy(change=change))
+    # A plan of a tier that asks for less than the tier does is no evidence of that tier.
+    findings, document = judge(archive, Policy(change=change, require_standard=True))
     return json.dumps(
         {
             "findings": [asdict(finding) for finding in findings],

@@ -112,9 +112,12 @@ def _limits(plan: Plan, selection: Selection, cells: Sequence[CellResult]) -> tu
 
 
 def _restriction(plan: Plan) -> str:
-    """What every sentence about a restricted plan has to say too."""
+    """What every sentence about a restricted or a looser plan has to say too."""
     only = plan.only_deployments
-    return f" Said of {listed(only)} only, as was asked for." if only else ""
+    words = f" Said of {listed(only)} only, as was asked for." if only else ""
+    if looser_than_standard(plan):
+        words += f" The plan asks for less than the {plan.tier} tier, so this is no result of it."
+    return words
 
 
 def _left_out(plan: Plan) -> str:

@@ -19,7 +19,8 @@ def sound_manifest(path: Path) -> Manifest:
         RefusedError: There are findings; the error carries them.
         BundleError: The archive cannot be read.
     """
-    report = verify(read_bundle(path), Policy())
+    # A registry refuses such a plan too; here it costs no upload.
+    report = verify(read_bundle(path), Policy(require_standard=True))
     if report.findings or report.manifest is None:
         raise RefusedError(
             f"{path} is refused with {plural(len(report.findings), 'finding')}.",

@@ -15,7 +15,8 @@ HELP: Final = f"""Check a bundle: framing, digests, signature, and every number 
 
 Exit code 0 says that the bundle is sound, whatever its verdict is; the verdict is printed. With
 --repository, --pull-request and --commit the bundle must be evidence for exactly that change;
-with --signer it must be signed by that key.
+with --signer it must be signed by that key. Whether the plan asks for all that its tier does is
+always said; with --standard a plan that asks for less is refused, with --tier a cheaper tier too.
 
 \b
 Example:
@@ -45,6 +46,13 @@ def verify(
             metavar="FINGERPRINT", help="Allowed signer, SHA256:...; may be given several times."
         ),
     ] = None,
+    standard: Annotated[
+        bool,
+        typer.Option("--standard", help="Refuse a plan that asks for less than its tier does."),
+    ] = False,
+    minimum_tier: Annotated[
+        str | None, typer.Option("--tier", metavar="NAME", help="The cheapest tier that is enough.")
+    ] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Verify the bundle."""
@@ -54,12 +62,15 @@ def verify(
     from k3runner.commands.verify_text import (  # noqa: PLC0415
         report_lines,
         report_object,
+        tier_named,
         verified,
     )
 
     policy = Policy(
         change=optional_change(repository, pull_request, commit),
         allowed_signers=frozenset(signer) if signer else None,
+        require_standard=standard,
+        minimum_tier=tier_named(minimum_tier),
     )
     report = verified(bundle, policy)
     if as_json:

@@ -4,6 +4,7 @@ import shlex
 from typing import Final, cast
 
 from k3bundle.bundle import RunRecords
+from k3bundle.standard_gates import looser_than_standard
 from k3bundle.verdict import Claim, Verdict
 from k3runner.report.cell_rows import cell_rows
 from k3runner.report.charts import (
@@ -51,6 +52,7 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
         tier=records.plan.tier,
         subject=records.plan.subject,
         only=records.plan.only_deployments,
+        looser=looser_than_standard(records.plan),
         status=verdict.status,
         sentence=without_status(verdict.sentence, verdict.status),
         trust=trust,

@@ -34,7 +34,7 @@ def render_markdown(view: ReportView) -> str:
 def _written(view: ReportView, parts: Mapping[str, list[str]], left_out: Sequence[str]) -> str:
     mark = mark_of(view.status)
     lines = [
-        f"## k3-eval {escape_markdown(view.tier)}: {mark.glyph} {mark.word}",
+        f"## k3-eval {escape_markdown(_tier(view))}: {mark.glyph} {mark.word}",
         "",
         f"> {escape_markdown(view.sentence)}",
         "",
@@ -53,6 +53,11 @@ def _written(view: ReportView, parts: Mapping[str, list[str]], left_out: Sequenc
         *details("Do it again", _commands(view)),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _tier(view: ReportView) -> str:
+    """The tier, and whether the plan is one of that tier."""
+    return f"{view.tier}, with less than the tier asks for" if view.looser else view.tier
 
 
 def _omissions(left_out: Sequence[str]) -> list[str]:

@@ -162,6 +162,8 @@ class ReportView:
     subject: str
     only: tuple[str, ...]
     """Deployments that the plan was restricted to by request."""
+    looser: tuple[str, ...]
+    """In what the plan asks for less than its tier."""
     status: Status
     sentence: str
     trust: str
