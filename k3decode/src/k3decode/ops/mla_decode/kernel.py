@@ -21,6 +21,7 @@ from cutlass.memory import SmemAllocator
 from k3decode.device.async_copy import COPY_BYTES, request_copy
 from k3decode.device.e4m3 import gather_columns, halves_from_e4m3
 from k3decode.device.group_sums import unite_and_write
+from k3decode.device.query_operands import left_operands
 from k3decode.device.row_io import WARP_SIZE, read_vector, write_vector
 from k3decode.device.split_rows import (
     SplitRows,
@@ -404,33 +405,9 @@ class MlaDecodeKernel:
                     rOne, sQuery[copy // c.row_copies, None], copy % c.row_copies, _WORDS_PER_COPY
                 )
         cute.arch.sync_threads()
-        self._left_operands(sQuery, Int32(0), rQuery)
+        left_operands(c, sQuery, Int32(0), rQuery)
         # The groups may finish this row at different times.
         cute.arch.sync_threads()
-
-    @cute.jit
-    def _left_operands(self, sQuery: cute.Tensor, first: Int32, rQuery: cute.Tensor):
-        """Keep this warp's quarter of the columns of 16 queries, from row `first` on."""
-        c = self.config
-        lane = cute.arch.lane_idx()
-        quarter = cute.arch.warp_idx() % c.group_warps * c.depth_steps
-        if cutlass.const_expr(c.cache_format == "bf16"):
-            row = first + lane % (2 * _MATRIX_ROWS)
-            half = lane // (2 * _MATRIX_ROWS)
-            at = sQuery.iterator.toint() + row * c.pitch_bytes + half * COPY_BYTES
-            at = at + quarter * (PRODUCT_K * c.element_bytes)
-            for step in cutlass.range_constexpr(c.depth_steps):
-                loaded = load_matrices(at, step * PRODUCT_K * c.element_bytes)
-                for i in cutlass.range_constexpr(4):
-                    rQuery[4 * step + i] = loaded[i]
-        else:
-            for step in cutlass.range_constexpr(c.depth_steps):
-                for upper in cutlass.range_constexpr(2):
-                    word = (quarter + step) * _QUAD + lane % _QUAD
-                    four = sQuery[first + lane // _QUAD + upper * _MATRIX_ROWS, word]
-                    low, high = halves_from_e4m3(four)
-                    rQuery[4 * step + upper] = low
-                    rQuery[4 * step + 2 + upper] = high
 
     @cute.jit
     def _multiply_keys(self, tile: Int32, rQuery: cute.Tensor):

@@ -15,6 +15,7 @@ from cutlass import Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.group_sums import write_sums
+from k3decode.device.query_operands import left_operands
 from k3decode.device.row_io import WARP_SIZE, write_vector
 from k3decode.device.split_rows import end_of, row_of, split_rows, start_of, visible_in
 from k3decode.device.warp_matrix import PRODUCT_N, pack_pair
@@ -309,7 +310,7 @@ class MlaDecodeTogetherKernel(MlaDecodeKernel):
                 target = sQuery[group * c.head_block + copy // c.row_copies, None]
                 write_vector(rOne, target, copy % c.row_copies, _WORDS_PER_COPY)
         self._group_barrier(group)
-        self._left_operands(sQuery, group * c.head_block, rQuery)
+        left_operands(c, sQuery, group * c.head_block, rQuery)
         # The queries of the next request come to the same place.
         self._group_barrier(group)
 
