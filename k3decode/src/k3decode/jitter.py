@@ -31,6 +31,8 @@ __all__ = ["Chain", "Jitter", "chain_of", "compile_delays"]
 
 # About 0.3 to 1.5 ms at 1.8 GHz: longer than a busy host needs for the next launch.
 _PAUSE_CYCLES = (540_000, 2_700_000)
+# About 5 to 50 us: as long as one or many launches of a step.
+_LINK_CYCLES = (9_000, 90_000)
 # About 5 ms: what is not noticed then is not noticed at all.
 _LONG_PAUSE_CYCLES = 9_000_000
 # About 0.1 ms: the launch of one more producer by a busy host.
@@ -116,6 +118,11 @@ class Jitter:
         if _HALVES not in noticed:
             return "a dependent copy that does not wait for its producers was not noticed"
         return None
+
+    def pause(self) -> None:
+        """A link of a chain of dependent launches that ends late, and after the one before it."""
+        cycles = self._random.randint(*_LINK_CYCLES)
+        self._copy(_PRODUCER, self._scratch, self._scratch, cycles=cycles, ctas=1)
 
     def _poisoned_halves(self, consumer: CopyConfig) -> int:
         """Of two halves with a late producer each, how many the consumer got as poison."""
