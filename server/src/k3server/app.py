@@ -28,6 +28,7 @@ from k3server.routes.retractions import retraction_routes
 from k3server.routes.static_files import static_routes
 from k3server.routes.submissions import submission_routes
 from k3server.routes.uploads import upload_routes
+from k3server.routes.webhooks import webhook_routes
 from k3server.services import Services
 from k3server.settings import Settings
 from k3server.unread_body import UnreadBodies
@@ -94,6 +95,7 @@ def create_app(settings: Settings, parts: Parts) -> FastAPI:
         download_routes(services),
         nonce_routes(services),
         query_routes(services),
+        webhook_routes(services),
         health_routes(services),
         static_routes(pages),
         page_routes(services, pages),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from k3server.account_ports import Accounts, KeyDirectory, Moderation
+from k3server.forge_ports import Outbox
 from k3server.ports import BlobLedger, BundleStore, Clock, SubmissionIndex, Verifier
 
 __all__ = ["Parts"]
@@ -22,6 +23,8 @@ class Parts:
     """API tokens."""
     moderation: Moderation
     """Decisions of operators."""
+    outbox: Outbox
+    """What the forge is still to be told."""
     keys: KeyDirectory
     """Keys that accounts publish."""
     verifier: Verifier

@@ -1,6 +1,6 @@
 """Settings of one registry process: resolved once, passed everywhere, never changed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Settings"]
 
@@ -49,6 +49,14 @@ class Settings:
     """Submissions that may wait for a verifier; more are asked to come back."""
     nonce_lifetime_s: int = 7 * 24 * 3600
     """How long an issued nonce can be used."""
+    webhook_secret: bytes = field(default=b"", repr=False)
+    """Secret that deliveries of the forge are signed with; empty: none are taken."""
+    max_webhook_bytes: int = 5 * _MIB
+    """Largest delivery that is read."""
+    tell_every_s: float = 2.0
+    """Time between two looks into the outbox."""
+    poll_every_s: float = 900.0
+    """Time between two looks at pull requests of which nothing was heard."""
     known_signers: frozenset[str] = frozenset()
     """Fingerprints (`SHA256:...`) of keys whose owner the operator knows."""
     page_size: int = 50

@@ -18,7 +18,6 @@ from typing import Final
 
 import uvicorn
 
-from k3server.account_ports import KeyDirectory
 from k3server.adapters.child_verifier import ChildVerifier
 from k3server.adapters.filesystem_store import FilesystemStore
 from k3server.adapters.forge_keys import ForgeKeys, NoKeys
@@ -30,7 +29,9 @@ from k3server.commands.storage import add_storage_flags, database_of, folder_err
 from k3server.errors import MachineError
 from k3server.exit_code import ExitCode
 from k3server.forge.client import ForgeClient, ForgeError
+from k3server.forge.teller import Teller
 from k3server.http_guard import guarded_protocol
+from k3server.parts import Parts
 from k3server.settings import Settings
 
 __all__ = ["add_flags", "run"]
@@ -65,6 +66,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="address of GitHub's REST interface; published keys are then asked for there",
     )
     parser.add_argument(
+        "--github-repository",
+        action="append",
+        default=[],
+        metavar="OWNER/NAME",
+        help="repository whose pull requests get a status and a comment, repeatable; "
+        "the token comes from GITHUB_TOKEN, the secret of its webhook from GITHUB_WEBHOOK_SECRET",
+    )
+    parser.add_argument(
+        "--github-account", metavar="LOGIN", help="account of the token; its comment is updated"
+    )
+    parser.add_argument(
         "--max-archive-mib",
         type=_mib,
         default=2048,
@@ -97,12 +109,14 @@ def run(chosen: argparse.Namespace) -> int:
     with _locked(chosen.data), closing(_listen(chosen.host, chosen.port)) as listener:
         settings = _settings(chosen, listener.getsockname()[1])
         with database_of(chosen) as database:
+            forge = _forge(chosen)
             parts = parts_on(
                 database,
                 store_of(chosen),
-                keys=_keys(chosen),
+                keys=NoKeys() if forge is None else ForgeKeys(forge),
                 verifier=ChildVerifier(settings),
                 clock=SystemClock(),
+                tells=bool(chosen.github_repository),
             )
             if isinstance(parts.store, FilesystemStore):
                 parts.store.clear_incoming()
@@ -121,7 +135,7 @@ def run(chosen: argparse.Namespace) -> int:
             )
             # uvicorn raises the signal again once it has stopped; asked to stop is no failure.
             signal.signal(signal.SIGTERM, lambda *_: None)
-            with Caretaker(settings, parts):
+            with Caretaker(settings, parts, _teller(chosen, settings, parts, forge)):
                 _Server(config, settings.public_url).run(sockets=[listener])
     return ExitCode.CLEAN
 
@@ -131,18 +145,34 @@ def _settings(chosen: argparse.Namespace, port: int) -> Settings:
     return Settings(
         public_url=(chosen.public_url or f"http://{host}:{port}").rstrip("/"),
         known_signers=frozenset(chosen.known_signer),
+        webhook_secret=os.environ.get("GITHUB_WEBHOOK_SECRET", "").encode(),
         max_archive_bytes=chosen.max_archive_mib * _MIB,
     )
 
 
-def _keys(chosen: argparse.Namespace) -> KeyDirectory:
+def _forge(chosen: argparse.Namespace) -> ForgeClient | None:
     if chosen.github_url is None:
-        return NoKeys()
+        return None
+    token = os.environ.get("GITHUB_TOKEN", "")
     try:
-        # Keys are public, so nothing secret goes out with the question.
-        return ForgeKeys(ForgeClient(chosen.github_url, "", account=""))
+        return ForgeClient(chosen.github_url, token, account=chosen.github_account or "")
     except ForgeError as error:
         raise MachineError(str(error), "Check --github-url.") from None
+
+
+def _teller(
+    chosen: argparse.Namespace, settings: Settings, parts: Parts, client: ForgeClient | None
+) -> Teller | None:
+    if not chosen.github_repository:
+        return None
+    if client is None or not chosen.github_account or not os.environ.get("GITHUB_TOKEN"):
+        raise MachineError(
+            "Expected --github-url, --github-account and GITHUB_TOKEN with --github-repository, "
+            "found one of them missing.",
+            "Give all of them, or leave --github-repository out: nothing is told then.",
+        )
+    repositories = frozenset(name.lower() for name in chosen.github_repository)
+    return Teller(parts, client, repositories=repositories, public_url=settings.public_url)
 
 
 class _Server(uvicorn.Server):

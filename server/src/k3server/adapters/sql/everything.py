@@ -6,6 +6,7 @@ from k3server.adapters.sql.blob_ledger import SqlBlobLedger
 from k3server.adapters.sql.database import Database
 from k3server.adapters.sql.index import SqlIndex
 from k3server.adapters.sql.moderation import SqlModeration
+from k3server.adapters.sql.outbox import SqlOutbox
 from k3server.parts import Parts
 from k3server.ports import BundleStore, Clock, Verifier
 
@@ -19,14 +20,16 @@ def parts_on(
     keys: KeyDirectory,
     verifier: Verifier,
     clock: Clock,
+    tells: bool = False,
 ) -> Parts:
-    """The parts of an application on this database and store."""
+    """The parts of an application on this database and store; `tells`: a forge is told."""
     return Parts(
         store=store,
-        index=SqlIndex(database),
+        index=SqlIndex(database, tells=tells),
         ledger=SqlBlobLedger(database),
         accounts=SqlAccounts(database),
         moderation=SqlModeration(database),
+        outbox=SqlOutbox(database),
         keys=keys,
         verifier=verifier,
         clock=clock,

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from k3bundle.subject import ChangeUnderTest
 from k3server.adapters.sql.database import Database, insert_new
-from k3server.adapters.sql.listings import first_listing, refresh
+from k3server.adapters.sql.listings import first_listing, note_submission, refresh
 from k3server.adapters.sql.tables import (
     attributions,
     listings,
@@ -44,8 +44,16 @@ _END: Final = 2**63 - 1
 class SqlIndex:
     """A `SubmissionIndex` in a database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, tells: bool = False) -> None:
+        """Keep the database.
+
+        Args:
+            database: Where everything is.
+            tells: Whether a forge is told of what happens; each change then notes its pull request
+                in the outbox, in its own transaction.
+        """
         self._database = database
+        self._tells = tells
 
     def add(self, new: NewSubmission) -> Added:
         """Insert a submission and judge its nonce, in one transaction; or get the one there."""
@@ -54,6 +62,7 @@ class SqlIndex:
             created = _one(connection, digest) is None and _insert(connection, new)
             if new.attribution is not None:
                 _attribute(connection, digest, new.attribution, new.received_at)
+            self._note(connection, digest, new.received_at)
             added = _one(connection, digest)
         if added is None:
             raise LookupError(f"Submission {digest} is not there after it was inserted.")
@@ -142,6 +151,7 @@ class SqlIndex:
             if _one(connection, bundle_sha256) is None:
                 raise KeyError(bundle_sha256)
             _attribute(connection, bundle_sha256, attribution, at)
+            self._note(connection, bundle_sha256, at)
             found = _one(connection, bundle_sha256)
         if found is None:
             raise KeyError(bundle_sha256)
@@ -156,6 +166,7 @@ class SqlIndex:
                 insert_new(connection, witnesses, row)
             for each in pair:
                 refresh(connection, each)
+                self._note(connection, each, at)
 
     def issue_nonce(self, ticket: NonceTicket) -> None:
         """Record a nonce."""
@@ -172,6 +183,10 @@ class SqlIndex:
         with self._database.writing() as connection:
             if not insert_new(connection, nonces, values):
                 raise KeyError(ticket.nonce)
+
+    def _note(self, connection: sa.Connection, bundle_sha256: str, at: datetime) -> None:
+        if self._tells:
+            note_submission(connection, bundle_sha256, at)
 
     def _page(
         self, wanted: Sequence[sa.ColumnElement[bool]], limit: int, before: int | None

@@ -1,12 +1,15 @@
 """What lists filter by: one row per submission, made again from what was noted about it."""
 
+from datetime import datetime
+
 import sqlalchemy as sa
 
+from k3server.adapters.sql.outbox import note_in
 from k3server.adapters.sql.tables import acts, attributions, listings, witnesses
 from k3server.submission import NewSubmission
 from k3server.trust import LADDER, State, TrustLevel, highest
 
-__all__ = ["first_listing", "refresh"]
+__all__ = ["first_listing", "note_submission", "refresh"]
 
 _STATES: dict[str, State] = {
     "quarantine": "quarantined",
@@ -62,6 +65,16 @@ def refresh(connection: sa.Connection, bundle_sha256: str) -> None:
             reason=None if state == "visible" else reason,
         )
     )
+
+
+def note_submission(connection: sa.Connection, bundle_sha256: str, at: datetime) -> None:
+    """Note in the outbox that something happened to the pull request of a submission."""
+    statement = sa.select(listings.c.repository_key, listings.c.pull_request).where(
+        listings.c.bundle_sha256 == bundle_sha256
+    )
+    row = connection.execute(statement).first()
+    if row is not None:
+        note_in(connection, row.repository_key, row.pull_request, at)
 
 
 def _has_witness(connection: sa.Connection, bundle_sha256: str) -> bool:

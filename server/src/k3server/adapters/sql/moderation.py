@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from k3server.account_ports import Act, Action
 from k3server.adapters.sql.database import Database, insert_new
-from k3server.adapters.sql.listings import refresh
+from k3server.adapters.sql.listings import note_submission, refresh
 from k3server.adapters.sql.tables import acts, bans, listings, witnesses
 
 __all__ = ["SqlModeration"]
@@ -37,9 +37,11 @@ class SqlModeration:
                     self._lock(connection, target)
             connection.execute(acts.insert().values(**values, reason=reason))
             if action not in {"ban", "unban"}:
-                refresh(connection, target)
-                for other in _witnesses_of(connection, target):
-                    refresh(connection, other)
+                for each in (target, *_witnesses_of(connection, target)):
+                    refresh(connection, each)
+                    # A command of the operator does not know whether a forge is told; a registry
+                    # that tells none leaves the notice where it is.
+                    note_submission(connection, each, at)
 
     def ban_of(self, *banned: str) -> str | None:
         """The reason for which one of these is banned."""

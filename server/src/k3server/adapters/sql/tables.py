@@ -12,9 +12,12 @@ __all__ = [
     "attributions",
     "bans",
     "blobs",
+    "deliveries",
     "listings",
     "nonce_uses",
     "nonces",
+    "outbox",
+    "pulls",
     "submissions",
     "tokens",
     "upload_parts",
@@ -171,4 +174,30 @@ acts: Final = sa.Table(
     sa.Column("action", sa.Text, nullable=False),
     sa.Column("target", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
+)
+outbox: Final = sa.Table(
+    "outbox",
+    METADATA,
+    sa.Column("repository_key", sa.Text, primary_key=True),
+    sa.Column("pull_request", sa.Integer, primary_key=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due_at_utc", Moment, nullable=False),
+    sa.Column("problem", sa.Text),
+)
+pulls: Final = sa.Table(
+    "pulls",
+    METADATA,
+    sa.Column("repository_key", sa.Text, primary_key=True),
+    sa.Column("pull_request", sa.Integer, primary_key=True),
+    sa.Column("head_sha", sa.Text, nullable=False),
+    sa.Column("is_open", sa.Integer, nullable=False),
+    sa.Column("told_sha256", sa.Text, nullable=False),
+    sa.Column("checked_at_utc", Moment, nullable=False),
+)
+deliveries: Final = sa.Table(
+    "deliveries",
+    METADATA,
+    sa.Column("guid", sa.Text, primary_key=True),
+    sa.Column("received_at_utc", Moment, nullable=False),
 )
