@@ -58,8 +58,6 @@ class StepBuffers:
     """Chosen experts of each layer, int32 [layers, M, k]."""
     shares: Tensor
     """Weights of the choices, FP32 [layers, M, k]."""
-    inner: Tensor
-    """Workspace of the routed experts, [M k, I of an expert]."""
     vocabulary: Tensor
     """Logits of the LM head, FP32 [M, vocabulary]."""
 
@@ -69,7 +67,7 @@ class StepBuffers:
         for field in fields(self):
             whole = getattr(self, field.name)
             views[field.name] = whole[:, :rows] if field.name in _ROWS_SECOND else whole[:rows]
-        return StepBuffers(**{**views, "inner": self.inner})
+        return StepBuffers(**views)
 
     @property
     def bytes(self) -> int:
@@ -116,7 +114,6 @@ def allocate_buffers(
         dense=zeros(rows, dims.dense_intermediate_size),
         experts=zeros(layers, rows, top_k, dtype=torch.int32),
         shares=zeros(layers, rows, top_k, dtype=torch.float32),
-        inner=zeros(rows * top_k, dims.expert_intermediate_size),
         vocabulary=zeros(rows, dims.vocab_size, dtype=torch.float32),
     )
 

@@ -25,7 +25,7 @@ from k3decode.dims import K3Dims
 from k3decode.ops.attn_res.launch import attn_res
 from k3decode.ops.embedding.launch import embed_rows
 from k3decode.ops.experts.launch import config_for as experts_config
-from k3decode.ops.experts.launch import run_experts
+from k3decode.ops.experts.launch import make_workspace, run_experts
 from k3decode.ops.kda.launch import config_for as kda_config
 from k3decode.ops.kda.launch import kda_step
 from k3decode.ops.latent_norm.launch import config_for as latent_norm_config
@@ -93,6 +93,9 @@ class StepLaunches:
         self._drawn = drawn
         self._situ = SituBounds(dims.situ_beta, dims.situ_linear_beta)
         self._attention = attention_config(dims, _CACHE_FORMAT)
+        # Its size does not depend on the scales.
+        experts = experts_config(dims, 1, rows=batch.rows, wide_scales=False)
+        self._workspace = make_workspace(experts, buffers.prefix.device)
         self._partials: Partials = make_partials(
             self._attention,
             batch.rows,
@@ -330,6 +333,7 @@ class StepLaunches:
             ),
         )
         packed = part.experts
+        config = experts_config(dims, 1, rows=self._batch.rows, wide_scales=packed.wide_scales)
         if self._drawn is not None:
             experts, shares = (one[experts_row, : self._batch.rows] for one in self._drawn)
         yield PreparedLaunch(
@@ -340,13 +344,10 @@ class StepLaunches:
                 experts,
                 shares,
                 packed,
-                rows.inner,
+                self._workspace,
                 rows.summed,
-                config=experts_config(
-                    dims, 1, rows=self._batch.rows, wide_scales=packed.wide_scales
-                ),
+                config=config,
             ),
-            kernels=2,
         )
         # The latent row has been used: its normalised sum takes its place beside the shared part.
         yield PreparedLaunch(
