@@ -4,7 +4,7 @@ A stack of random layers, 3 KDA to 1 MLA, distinct weights in each, is captured 
 replays take turns; the difference divided by the layers between is the time of a layer, AttnRes and
 norms inside, embedding, the dense layer 0 and the LM head outside. Beside it stand the bytes that
 these layers must move, at 4.3 TB/s and in the time that this GPU takes in the same run only to read
-as many. Each batch has one draw of experts, made by the router; how many differ is printed.
+as many. Each batch has one draw of experts; how many differ is printed.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import begin_step, random_executor
 from k3decode.dims import K3Dims
 from k3decode.layer_bench.clocks import ClockLog
+from k3decode.layer_bench.draws import DRAWS, drawn_experts
 from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import per_layer_us
 from k3decode.layer_bench.timeline import profile_replays, shares
@@ -55,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed=options.seed,
         device=device,
     )
+    if options.draw != "router":
+        shape = (deep, max(options.batch), dims.num_experts_per_token)
+        drawn = drawn_experts(options.draw, shape, dims.num_experts, options.seed)
+        executor.drawn = (drawn[0].to(device), drawn[1].to(device))
     reads = ReadRate(device, _replays_us, buffer_bytes=_READ_BUFFER_BYTES)
     for rows in options.batch:
         batch = Batch(tokens=1, requests=rows)
@@ -70,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "ranks": options.ranks,
             "depths": [deep, shallow],
             "context": options.context,
+            "draw": options.draw,
             "kernels_per_layer": (stacks[0].kernels - stacks[1].kernels) / (deep - shallow),
             **asdict(layer),
             "step_us": [statistics.median(one) for one in times],
@@ -86,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _floor(executor: DecodeExecutor, rows: int, options: Any, reads: ReadRate) -> dict[str, Any]:
     deep, shallow = options.depths
     step = StepShape(requests=rows, context=options.context)
-    chosen = executor.buffers.experts[shallow:deep, :rows]
+    routed = executor.buffers.experts if executor.drawn is None else executor.drawn[0]
+    chosen = routed[shallow:deep, :rows]
     distinct = [int(ids.unique().numel()) for ids in chosen]
     moved = [
         layer_bytes(executor.dims, shallow + i, step, distinct_experts=count)
@@ -159,6 +166,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--context", type=int, default=160, help="tokens of each request")
     parser.add_argument("--replays", type=int, default=40, help="pairs of replays")
     parser.add_argument("--timeline", type=int, nargs="*", default=[], help="rows to profile too")
+    parser.add_argument("--draw", choices=DRAWS, default="uniform", help="who chose experts")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():

@@ -143,6 +143,9 @@ class KdaKernel:
         sPage = smem.allocate_tensor(Int32, cute.make_layout(c.tokens), 16)
         sSquares = smem.allocate_tensor(Float32, cute.make_layout(c.split), 16)
         self._prefetch_weights(mFb, mConvWeight, head, part, tid)
+        if tid == 0:
+            # Everything about the state begins with the slot.
+            prefetch_line(mSlots[request, None].iterator.toint())
         cute.arch.griddepcontrol_launch_dependents()
         cute.arch.griddepcontrol_wait()
         if cutlass.const_expr(c.split > 1):

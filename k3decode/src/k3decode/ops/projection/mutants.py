@@ -36,4 +36,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "weight[j ^ 1] * rTokens[token][j]",
     ),
     Mutant("projection", "gate_as_up", "up = total[2 * j + 1]", "up = total[2 * j]"),
+    Mutant(
+        "projection",
+        "wide_first_columns_of_a_unit_again",
+        "rActivation[None, None, step, stage]",
+        "rActivation[None, None, 0, stage]",
+        file="../projection_hopper/kernel.py",
+    ),
+    Mutant(
+        "projection",
+        "wide_rows_of_the_first_peer",
+        "tile = block * c.cluster + rank",
+        "tile = block * c.cluster",
+        file="../projection_hopper/kernel.py",
+    ),
 )
