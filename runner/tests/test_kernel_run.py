@@ -92,6 +92,19 @@ def test_a_right_package_ends_in_a_bundle_that_verifies_and_a_report(tmp_path: P
 
 
 @pytest.mark.usefixtures("gpu")
+def test_a_second_run_of_the_plan_in_a_new_folder_says_that_it_is_one(tmp_path: Path) -> None:
+    found = replace(config(tmp_path), state_folder=tmp_path / "state")
+    first = result_of(found)
+    assert not any("started" in limit for limit in first.verdict.limits)
+    second = result_of(found)
+    assert second.run_folder != first.run_folder
+    assert "This plan was started 1 time here before: 1 PASS." in second.verdict.limits
+    earlier = bundle_records(second.bundle_path).earlier
+    assert earlier is not None
+    assert [run.run_id for run in earlier.runs] == [first.bundle_path.stem]
+
+
+@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(
     ("task", "defect", "status", "words"),
     [

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from k3bundle import layout
 from k3bundle.canonical import StrictJsonError, parse_strict
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
+from k3bundle.earlier_record import EarlierRuns
 from k3bundle.environment import NodeFacts
 from k3bundle.errors import BundleError
 from k3bundle.finding import Finding
@@ -62,6 +63,8 @@ class RunRecords:
     """None when no audit of the change is in the bundle."""
     kernels: tuple[KernelLine, ...] = ()
     """Empty where no kernel package was asked."""
+    earlier: EarlierRuns | None = None
+    """None where the bundle does not say which runs of its plan were started before."""
 
 
 _PLAN: Final = TypeAdapter[Plan](Plan)
@@ -79,6 +82,7 @@ _TELEMETRY: Final = TypeAdapter[TelemetryLine](TelemetryLine)
 _GRAPHS: Final = TypeAdapter[GraphEvent](GraphEvent)
 _SEPARATION: Final = TypeAdapter[SeparationRecord](SeparationRecord)
 _ISOLATION: Final = TypeAdapter[IsolationAudit](IsolationAudit)
+_EARLIER: Final = TypeAdapter[EarlierRuns](EarlierRuns)
 _KERNELS: Final = TypeAdapter[KernelLine](KernelLine)
 
 
@@ -127,6 +131,7 @@ def parse_records(files: Mapping[str, bytes]) -> RunRecords:
         separation=optional.separation,
         isolation=optional.isolation,
         kernels=optional.kernels,
+        earlier=optional.earlier,
     )
 
 
@@ -137,6 +142,7 @@ class _Optional:
     separation: tuple[SeparationRecord, ...]
     isolation: IsolationAudit | None
     kernels: tuple[KernelLine, ...]
+    earlier: EarlierRuns | None
 
 
 def _parse_optional(files: Mapping[str, bytes], findings: list[Finding]) -> _Optional:
@@ -145,15 +151,15 @@ def _parse_optional(files: Mapping[str, bytes], findings: list[Finding]) -> _Opt
     def lines(name: str, adapter: TypeAdapter[T]) -> tuple[T, ...]:
         return parse_lines(files, name, adapter, findings) if name in files else ()
 
+    def one(name: str, adapter: TypeAdapter[T]) -> T | None:
+        return parse_file(files, name, adapter, findings) if name in files else None
+
     return _Optional(
         telemetry=lines(layout.TELEMETRY, _TELEMETRY),
         graphs=lines(layout.GRAPHS, _GRAPHS),
         separation=lines(layout.SEPARATION, _SEPARATION),
-        isolation=(
-            parse_file(files, layout.ISOLATION, _ISOLATION, findings)
-            if layout.ISOLATION in files
-            else None
-        ),
+        isolation=one(layout.ISOLATION, _ISOLATION),
+        earlier=one(layout.EARLIER, _EARLIER),
         kernels=lines(layout.KERNELS, _KERNELS),
     )
 

@@ -13,7 +13,13 @@ from k3bundle.journal import Journal
 from k3bundle.run import BootReady, BootStarted, BootStopped, CellFinished
 from k3bundle.schedule import runs_in
 
-__all__ = ["attempt_findings", "boot_findings", "cell_findings", "snapshot_findings"]
+__all__ = [
+    "attempt_findings",
+    "boot_findings",
+    "cell_findings",
+    "earlier_findings",
+    "snapshot_findings",
+]
 
 _HINT: Final = "Take the run folder as the runner wrote it; nothing in it is edited by hand."
 Snapshot = TypeVar("Snapshot", CoverageSnapshot, EngineCounters)
@@ -36,6 +42,19 @@ def attempt_findings(records: RunRecords) -> Iterator[Finding]:
         if attempt.subject_sha256 not in {None, subject}:
             why = f"Expected the subject {subject}, found {attempt.subject_sha256}."
             yield _inconsistent(where, why)
+
+
+def earlier_findings(records: RunRecords) -> Iterator[Finding]:
+    """Yield where the runs before this one repeat, or are this one."""
+    earlier = records.earlier
+    if earlier is None:
+        return
+    ids = [run.run_id for run in earlier.runs]
+    if len(set(ids)) != len(ids) or records.run.run_id in ids:
+        why = "Expected every earlier run once and not this run, found one again."
+        yield _inconsistent(layout.EARLIER, why)
+    if earlier.why_unknown is not None and (ids or earlier.left_out or earlier.other_plans):
+        yield _inconsistent(layout.EARLIER, "Expected no earlier run without a ledger, found one.")
 
 
 def boot_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ __all__ = [
     "CELLS",
     "COUNTERS",
     "COVERAGE",
+    "EARLIER",
     "ENVIRONMENT",
     "GRAPHS",
     "ISOLATION",
@@ -45,6 +46,7 @@ REQUESTS: Final = "requests.jsonl"
 COVERAGE: Final = "coverage.jsonl"
 COUNTERS: Final = "counters.jsonl"
 TELEMETRY: Final = "telemetry.jsonl"
+EARLIER: Final = "earlier.json"
 GRAPHS: Final = "graphs.jsonl"
 SEPARATION: Final = "separation.jsonl"
 ISOLATION: Final = "isolation.json"
@@ -70,5 +72,5 @@ REQUIRED_FILES: Final = (
 )
 """Files that every manifest must list; logs/ may add more."""
 
-OPTIONAL_FILES: Final = (GRAPHS, ISOLATION, KERNELS, SEPARATION, TELEMETRY)
+OPTIONAL_FILES: Final = (EARLIER, GRAPHS, ISOLATION, KERNELS, SEPARATION, TELEMETRY)
 """Files that a bundle may lack: what they would show is then not known."""

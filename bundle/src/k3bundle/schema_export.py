@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from k3bundle import layout
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
 from k3bundle.dsse import Envelope
+from k3bundle.earlier_record import EarlierRuns
 from k3bundle.environment import NodeFacts
 from k3bundle.graph_record import GraphEvent
 from k3bundle.isolation_record import IsolationAudit
@@ -36,6 +37,7 @@ _RECORDS: Final[dict[str, Any]] = {
     layout.CELLS: CellEvent,
     layout.COUNTERS: EngineCounters,
     layout.COVERAGE: CoverageSnapshot,
+    layout.EARLIER: EarlierRuns,
     layout.ENVIRONMENT: NodeFacts,
     layout.GRAPHS: GraphEvent,
     layout.ISOLATION: IsolationAudit,

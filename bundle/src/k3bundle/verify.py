@@ -23,6 +23,7 @@ from k3bundle.journal_rules import (
     attempt_findings,
     boot_findings,
     cell_findings,
+    earlier_findings,
     snapshot_findings,
 )
 from k3bundle.kernel_rules import kernel_findings
@@ -120,6 +121,7 @@ def consistency_findings(records: RunRecords, manifest: Manifest | None) -> list
         (layout.MANIFEST, identity_findings(records, manifest)),
         (layout.PLAN, plan_findings(records.plan)),
         (layout.ATTEMPTS, attempt_findings(records)),
+        (layout.EARLIER, earlier_findings(records)),
         (layout.BOOTS, boot_findings(records, journal)),
         (layout.CELLS, cell_findings(records, journal)),
         (layout.COVERAGE, snapshot_findings(records, journal)),

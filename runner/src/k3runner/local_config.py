@@ -67,6 +67,7 @@ def load_local_config(run_folder: Path) -> RunConfig:
         prompt_file=_path(found["prompt_file"]),
         trace_file=_path(found["trace_file"]),
         only_deployments=tuple(found["only_deployments"]),
+        state_folder=_path(found["state_folder"]),
     )
 
 
@@ -74,4 +75,11 @@ def _path(text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
 
-_PATHS = ("engine_python", "model_folder", "key_path", "prompt_file", "trace_file")
+_PATHS = (
+    "engine_python",
+    "model_folder",
+    "key_path",
+    "prompt_file",
+    "trace_file",
+    "state_folder",
+)

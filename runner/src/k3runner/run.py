@@ -29,6 +29,7 @@ from k3runner.plan import build_plan
 from k3runner.readiness import warnings_of_accelerators
 from k3runner.run_context import RunContext, utc_now
 from k3runner.run_folder import BUNDLE_FOLDER, LOCAL_CONFIG, create_run_folder, hold, write_once
+from k3runner.run_ledger import RunLedger
 from k3runner.run_state import RunState, state_of
 from k3runner.run_watch import RunWatch
 from k3runner.sealing import local_identities, prepare_signer, seal_run
@@ -114,6 +115,8 @@ def run(
             (layout.ENVIRONMENT, facts.node),
         ):
             write_once(folder / name, canonical_json(record))
+        earlier = RunLedger(config.state_folder).start(identity, change)
+        write_once(folder / layout.EARLIER, canonical_json(earlier))
         if isolation is not None:
             write_once(folder / layout.ISOLATION, canonical_json(isolation))
         write_once(folder / LOCAL_CONFIG, dump_local_config(config))
@@ -209,6 +212,7 @@ def _execute(
         _journal_attempt(context, torn_lines=start.torn_lines)
         asyncio.run(_run_boots(context))
     sealed = seal_run(start.folder, identity.run_id, signer, local_identities(places))
+    RunLedger(config.state_folder).sealed(identity.run_id, sealed.verdict.status)
     emit(RunFinished(verdict=sealed.verdict))
     emit(BundleSealed(bundle_path=sealed.path, bundle_sha256=sealed.sha256))
     return RunResult(

@@ -35,7 +35,10 @@ from k3runner.wording import plural
 
 __all__ = ["BootPlace", "RunWatch"]
 
-_STATIC = (layout.RUN, layout.PLAN, layout.SUBJECT, layout.ENVIRONMENT, LOCAL_CONFIG)
+_STATIC = (
+    *(layout.RUN, layout.PLAN, layout.SUBJECT, layout.ENVIRONMENT, layout.EARLIER),
+    LOCAL_CONFIG,
+)
 _ELSEWHERE = NvmlAbsent(
     "The server was not started by the runner, so which accelerators it uses is not known."
 )

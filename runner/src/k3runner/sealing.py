@@ -33,6 +33,7 @@ _FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     layout.GRAPHS: ("kernels",),
     layout.SEPARATION: ("why_same", "alterations"),
     layout.KERNELS: ("sentences", "file", "kernel", "findings", "facts"),
+    layout.EARLIER: ("why_unknown",),
     layout.ISOLATION: ("files", "selections", "writes", "returns", "notes"),
 }
 """Fields that hold text of the engine or the machine. Measured values are never touched."""
@@ -105,9 +106,9 @@ def seal_run(folder: Path, run_id: str, signer: Signer, identities: Identities) 
         name: _scrubbed((folder / name).read_bytes(), name, scrubber)
         for name in (layout.RUN, layout.PLAN, layout.SUBJECT, layout.ENVIRONMENT, *JOURNAL_FILES)
     }
-    if (folder / layout.ISOLATION).is_file():
-        content = (folder / layout.ISOLATION).read_bytes()
-        files[layout.ISOLATION] = _scrubbed(content, layout.ISOLATION, scrubber)
+    for name in (layout.ISOLATION, layout.EARLIER):
+        if (folder / name).is_file():
+            files[name] = _scrubbed((folder / name).read_bytes(), name, scrubber)
     for log in sorted((folder / "logs").glob("*.log")):
         text = scrubber.scrub(_log_text(log))
         files[layout.LOG_PREFIX + log.name] = text.encode("utf-8")

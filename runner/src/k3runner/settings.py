@@ -23,6 +23,7 @@ __all__ = [
     "resolve_model",
     "resolve_registry",
     "resolve_runs",
+    "resolve_state",
 ]
 
 SETTINGS: Mapping[str, str] = {
@@ -33,6 +34,7 @@ SETTINGS: Mapping[str, str] = {
     "K3EVAL_KEY": "SSH private key that signs bundles; made when it does not exist.",
     "K3EVAL_ENGINE_PORT": "Port for the engine on 127.0.0.1; a free one when not set.",
     "K3EVAL_ENGINE_USER": "User that engines run as under a root runner; `same`: the runner's.",
+    "K3EVAL_STATE": "Folder in which the runner remembers which runs were started.",
     "K3EVAL_IMAGE_DIGEST": "OCI manifest digest of the image, as its launcher asserts it.",
 }
 """Every environment variable that is read, with its meaning."""
@@ -94,6 +96,8 @@ class RunConfig:
     """File that prompts of serving cells come from; None: made from the nonce."""
     trace_file: Path | None = None
     """Trace that one more serving cell replays; None: none does."""
+    state_folder: Path | None = None
+    """Folder in which it is remembered which runs were started; None: nothing is."""
     agent_socket: Path | None = None
     """Socket of the user's ssh-agent; None: there is none."""
     only_deployments: tuple[str, ...] = ()
@@ -168,6 +172,7 @@ def resolve(
         limits=limits or TimeLimits(),
         prompt_file=None if prompts is None else prompts.absolute(),
         trace_file=None if trace is None else trace.absolute(),
+        state_folder=resolve_state(environ),
         agent_socket=resolve_agent(environ),
         only_deployments=tuple(deployments),
     )
@@ -228,6 +233,18 @@ def resolve_agent(environ: Mapping[str, str]) -> Path | None:
     """The socket of the user's ssh-agent, as `SSH_AUTH_SOCK` names it; None where it does not."""
     named = environ.get("SSH_AUTH_SOCK")
     return Path(named).absolute() if named else None
+
+
+def resolve_state(environ: Mapping[str, str]) -> Path | None:
+    """The folder of the runner's state; None where no variable says where it could be.
+
+    `K3EVAL_STATE`, else `k3-eval` in `XDG_STATE_HOME`, else in `.local/state` of `HOME`.
+    """
+    if own := environ.get("K3EVAL_STATE"):
+        return Path(own).absolute()
+    home = environ.get("HOME")
+    shared = environ.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else None)
+    return None if shared is None else Path(shared).absolute() / "k3-eval"
 
 
 def resolve_registry(flag: str | None, environ: Mapping[str, str]) -> str | None:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from k3bundle.bundle import RunRecords
 from k3bundle.derive.cell_rules import judge_cells
 from k3bundle.derive.claims import judge_claims
+from k3bundle.derive.earlier_runs import earlier_limits, run_words
 from k3bundle.derive.faster_claim import speed_cells
 from k3bundle.derive.headline import headline_numbers
 from k3bundle.derive.isolation import Isolation, judge_isolation
@@ -72,13 +73,13 @@ def derive(records: RunRecords) -> Verdict:
             break
     return Verdict(
         status=status,
-        sentence=clip(f"{status}: {words}{_restriction(records.plan)}"),
+        sentence=clip(f"{status}: {words}{_restriction(records.plan)}{run_words(records)}"),
         claims=claims,
         cells=cells,
         headline=headline,
         regressions=find_regressions(records.plan, cells),
         resumed=len(records.attempts) > 1 or any(a.resumed for a in records.attempts),
-        limits=_limits(records.plan, selection, cells),
+        limits=(*_limits(records.plan, selection, cells), *earlier_limits(records)),
     )
 
 

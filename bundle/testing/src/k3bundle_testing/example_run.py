@@ -8,6 +8,7 @@ from k3bundle import layout
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import canonical_json, plan_sha256, sha256_hex
 from k3bundle.coverage import CoverageSnapshot, EngineCounters
+from k3bundle.earlier_record import EarlierRuns
 from k3bundle.environment import NodeFacts
 from k3bundle.graph_record import GraphEvent
 from k3bundle.plan import BootSlot, CellPlan, Plan, ServingCell, TierName
@@ -139,6 +140,7 @@ def good_records(**changes: Any) -> RunRecords:
         graphs=tuple(event for one in served for event in one.graphs),
         separation=example_separation(boots),
         isolation=example_isolation(variation.change),
+        earlier=EarlierRuns(why_unknown=None, runs=(), left_out=0, other_plans=0),
     )
 
 
@@ -156,9 +158,10 @@ def good_run_files(**changes: Any) -> dict[str, bytes]:
 
 def files_of(records: RunRecords) -> dict[str, bytes]:
     """Write records the way a run folder holds them."""
-    audit = records.isolation
+    audit, earlier = records.isolation, records.earlier
     return {
         **({} if audit is None else {layout.ISOLATION: canonical_json(audit)}),
+        **({} if earlier is None else {layout.EARLIER: canonical_json(earlier)}),
         layout.ATTEMPTS: _lines(records.attempts),
         layout.BOOTS: _lines(records.boots),
         layout.CELLS: _lines(records.cells),

@@ -1,6 +1,7 @@
 """Facts around a run, as labelled text. Pure."""
 
 from k3bundle.bundle import RunRecords
+from k3bundle.derive.earlier_runs import run_number
 from k3bundle.run import BootReady, BootStarted, BootStopped
 from k3bundle.subject import EngineBuild
 from k3runner.report.view import FactGroup
@@ -104,6 +105,17 @@ def _machine(records: RunRecords) -> tuple[tuple[str, str], ...]:
     return (*facts, *(("Remark", remark) for remark in node.remarks))
 
 
+def _earlier(records: RunRecords) -> str:
+    """How often the plan was started before, as far as the referee's machine remembers."""
+    number = run_number(records)
+    if number is None or records.earlier is None:
+        return "not known"
+    if number == 1:
+        return "not here: the first run of this plan for this commit"
+    verdicts = [run.verdict or "never sealed" for run in records.earlier.runs]
+    return f"{plural(number - 1, 'run')} here: {', '.join(verdicts[-10:])}"
+
+
 def _scrubbed(records: RunRecords) -> str:
     if not records.scrub.rules:
         return "not yet: the run is not sealed"
@@ -120,5 +132,6 @@ def _run(records: RunRecords) -> tuple[tuple[str, str], ...]:
         ("Run", run.run_id),
         ("Nonce", f"{run.nonce}, {source}"),
         ("Plan", run.plan_sha256),
+        ("Tried before", _earlier(records)),
         ("Scrubbed", _scrubbed(records)),
     )

@@ -197,6 +197,7 @@ def _reproduce(document: SubmissionDocument) -> str:
         ("--pull-request", str(change.pull_request)),
         ("--commit", change.commit_sha),
     ]
+    words += [("--deployment", name) for name in document.plan.only_deployments]
     if document.plan.pairing == "single":
         words.append(("--engine-url", "http://127.0.0.1:8000"))
     lines = [f"  {flag} {shlex.quote(value)}" for flag, value in words]
