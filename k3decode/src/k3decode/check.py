@@ -203,7 +203,7 @@ def _late_check(device: torch.device, seed: int, names: Iterable[str]) -> _Check
         print(f"{doubt}: --jitter proves nothing on this machine", file=sys.stderr)
         return None
     for name in names:
-        print(chain_of(name).sentence(name), file=sys.stderr)
+        print(chain_of(name, [op.name for op in OPS]).sentence(name), file=sys.stderr)
 
     def check(op: Op, case: Case, launch: Launch, device: torch.device) -> CaseReport:
         # Once in time, so that nothing is compiled while producers pause; what this raises, the

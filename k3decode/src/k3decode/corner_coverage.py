@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from k3decode.op import Case, Op
+from k3decode.ops.experts.packing import PackedExperts, unpack_down, unpack_gate_up
 from k3decode.registry import OPS
 
 __all__ = ["Corner", "corners_of", "coverage_page", "main", "missing_corners"]
@@ -98,6 +99,8 @@ class _Given:
     op: str
     values: Mapping[str, object]
     """By parameter, fields of a dataclass under `parameter.field`."""
+    packed: PackedExperts | None
+    """Weights of experts, where the launch got some."""
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -201,6 +204,18 @@ def _e4m3(given: _Given) -> list[Tensor]:
     return [tensor for tensor in found if tensor.dtype == torch.uint8]
 
 
+def _extreme_scales(given: _Given) -> bool:
+    packed = given.packed
+    if packed is None:
+        return False
+    seen = [
+        unpack(packed, expert)[1]
+        for unpack in (unpack_gate_up, unpack_down)
+        for expert in range(packed.gate_up.shape[0])
+    ]
+    return {0, _E8M0_LARGEST} <= {int(s) for scales in seen for s in scales.unique()}
+
+
 def _negative_zero(given: _Given) -> bool:
     return any(bool(((t == 0) & t.signbit()).any()) for t in given.floats)
 
@@ -218,10 +233,7 @@ _SEEN: Mapping[Corner, Callable[[_Given], bool]] = {
     Corner.NEGATIVE_ZERO: _negative_zero,
     Corner.DENORMAL: lambda given: any(map(_has_denormal, given.floats + _e4m3(given))),
     Corner.INFINITY: lambda given: any(bool(t.isinf().any()) for t in given.floats),
-    Corner.EXTREME_SCALES: lambda given: (
-        {0, _E8M0_LARGEST}
-        <= {int(s) for t in given.ending("gate_up_scales", "down_scales") for s in t.unique()}
-    ),
+    Corner.EXTREME_SCALES: _extreme_scales,
     Corner.ONE_EXPERT: lambda given: given.op == "experts" and any(map(_shared, _slots(given))),
     Corner.MANY_EXPERTS: lambda given: given.op == "experts" and any(map(_distinct, _slots(given))),
     Corner.EMPTY_CONTEXT: _empty,
@@ -249,7 +261,9 @@ def corners_of(op: Op, case: Case) -> frozenset[Corner]:
     def look(*positional: Any, **named: Any) -> None:
         arguments = signature.bind(*positional, **named).arguments
         flat = dict(pair for name, value in arguments.items() for pair in _flat(name, value))
-        seen.append(_Given(op.name, flat))
+        packed = arguments.get("packed")
+        experts = packed if isinstance(packed, PackedExperts) else None
+        seen.append(_Given(op.name, flat, experts))
 
     case.prepare(look, _CPU).run()
     return frozenset(c for c, is_seen in _SEEN.items() if any(map(is_seen, seen)))

@@ -14,8 +14,8 @@ waits for; a race that needs another order of CTAs than the ones that were drawn
 
 import inspect
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from torch import Tensor
 from k3decode.audit.declaration import read_declarations
 from k3decode.device.delayed_copy import CopyConfig, DelayedCopyKernel
 from k3decode.host.inputs import ARCHITECTURES
+from k3decode.kernel_folders import kernel_folders
 from k3decode.launch_memory import tensors_in
 from k3decode.op import Launch, Op
 
@@ -56,7 +57,7 @@ class Chain:
     """How an op stands in a chain of dependent launches."""
 
     kernels: int
-    """Of one launch."""
+    """That its launch may run."""
     dependents: int
     """Of them, launched before the kernel in front has ended: those that late inputs can catch."""
 
@@ -67,10 +68,18 @@ class Chain:
         return f"{op}: {self.dependents} of {self.kernels} kernels are launched as dependents"
 
 
-def chain_of(op: str) -> Chain:
-    """Read it off what the op's kernels declare to the race audit, which a test compares."""
-    text = (Path(__file__).parent / "ops" / op / "audit.toml").read_text()
-    declared = read_declarations(text)
+def chain_of(op: str, others: Sequence[str]) -> Chain:
+    """Read it off what the op's kernels declare to the race audit, which a test compares.
+
+    Args:
+        op: its name.
+        others: names of all ops.
+    """
+    declared = [
+        one
+        for folder in kernel_folders(op, others)
+        for one in read_declarations((folder / "audit.toml").read_text())
+    ]
     return Chain(len(declared), sum(one.dependent_launch for one in declared))
 
 

@@ -25,10 +25,26 @@ class Mutant:
     """Whether only inputs that arrive late can show it."""
 
 
-def missing_waits(op: str, source: str) -> tuple[Mutant, ...]:
-    """For each wait of dependent launches in an op's `kernel.py`, a mutant without it."""
+def missing_waits(op: str, folder: str, source: str) -> tuple[Mutant, ...]:
+    """For each wait of dependent launches in a `kernel.py`, a mutant without it.
+
+    Args:
+        op: whose launch runs the kernel.
+        folder: where the file is; the op's own, or one named after it.
+        source: its text.
+    """
+    prefix = folder.removeprefix(op).removeprefix("_")
+    file = "kernel.py" if folder == op else f"../{folder}/kernel.py"
     return tuple(
-        Mutant(op, f"wait_{place + 1}_forgotten", _WAIT, _NO_WAIT, place=place, late=True)
+        Mutant(
+            op,
+            "_".join([*filter(None, [prefix]), "wait", str(place + 1), "forgotten"]),
+            _WAIT,
+            _NO_WAIT,
+            file=file,
+            place=place,
+            late=True,
+        )
         for place in range(source.count(_WAIT))
     )
 

@@ -7,8 +7,8 @@ changed.
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
+from k3decode.kernel_folders import kernel_folders
 from k3decode.mutant import Mutant, missing_waits, mutate
 from k3decode.ops.attn_res import mutants as attn_res
 from k3decode.ops.embedding import mutants as embedding
@@ -27,12 +27,12 @@ from k3decode.registry import OPS
 
 __all__ = ["MUTANTS", "Mutant", "mutate"]
 
-_FOLDER = Path(__file__).parent / "ops"
-
 
 def _without_waits() -> Iterator[Mutant]:
-    for op in OPS:
-        yield from missing_waits(op.name, (_FOLDER / op.name / "kernel.py").read_text())
+    names = [op.name for op in OPS]
+    for name in names:
+        for folder in kernel_folders(name, names):
+            yield from missing_waits(name, folder.name, (folder / "kernel.py").read_text())
 
 
 MUTANTS: tuple[Mutant, ...] = (

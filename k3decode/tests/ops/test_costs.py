@@ -52,10 +52,7 @@ def _embedding(a: Given) -> tuple[int, int]:
 
 def _experts(a: Given) -> tuple[int, int]:
     packed, chosen = a["packed"], a["experts"].unique().long()
-    weights = [
-        getattr(packed, name)[chosen]
-        for name in ("gate_up", "gate_up_scales", "down", "down_scales")
-    ]
+    weights = (packed.gate_up[chosen], packed.down[chosen])
     return _bytes(a["latent"], a["experts"], a["shares"], *weights), _bytes(a["out"])
 
 
