@@ -19,6 +19,8 @@ from k3server.parts import Parts
 from k3server.ports import StoreFullError, StoreUnavailableError
 from k3server.rendering import Pages
 from k3server.routes.blobs import blob_routes
+from k3server.routes.comparisons import comparison_page_routes, comparison_routes
+from k3server.routes.discovery import discovery_routes
 from k3server.routes.downloads import download_routes
 from k3server.routes.health import health_routes
 from k3server.routes.nonces import nonce_routes
@@ -96,8 +98,11 @@ def create_app(settings: Settings, parts: Parts) -> FastAPI:
         nonce_routes(services),
         query_routes(services),
         webhook_routes(services),
+        comparison_routes(services),
         health_routes(services),
         static_routes(pages),
+        discovery_routes(services, pages),
+        comparison_page_routes(services, pages),
         page_routes(services, pages),
     ):
         app.include_router(router)

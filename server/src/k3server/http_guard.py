@@ -13,7 +13,7 @@ __all__ = ["SECURITY_HEADERS", "SecurityHeaders", "guarded_protocol"]
 SECURITY_HEADERS: Final[dict[str, str]] = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'"
+        "form-action 'self'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",

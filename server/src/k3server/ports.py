@@ -228,6 +228,24 @@ class SubmissionIndex(Protocol):
         """The same of a plan, on whatever commit and machine."""
         ...
 
+    def search(
+        self,
+        *,
+        limit: int,
+        repository: str | None = None,
+        digest_prefix: str | None = None,
+        subject: str | None = None,
+    ) -> tuple[SubmissionRow, ...]:
+        """Submissions that fit what is given, newest first, without quarantined ones.
+
+        Args:
+            limit: Rows at most.
+            repository: `owner/name`, in any case.
+            digest_prefix: Beginning of a submission's id or of a commit, lower-case hexadecimal.
+            subject: Name of a subject, in any case.
+        """
+        ...
+
     def latest_good(self, repository: str, pull_request: int) -> SubmissionRow | None:
         """The newest PASS of a pull request that is neither retracted nor in the playground."""
         ...

@@ -1,6 +1,7 @@
 """Renders pages: templates, the style sheet, and what templates may call."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
@@ -9,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-from k3server.errors import Problem
+from k3server.errors import Problem, PublicError
 from k3server.trust import NONCE_SENTENCES, TRUST_SENTENCES
 from k3server.views import wording
 
@@ -62,6 +63,21 @@ class Pages:
     def page(self, template: str, **values: Any) -> Response:
         """A page with status 200."""
         return HTMLResponse(self._environment.get_template(template).render(values))
+
+    def document(
+        self, template: str, media_type: str, headers: Mapping[str, str], **values: Any
+    ) -> Response:
+        """A document that is no page, with status 200."""
+        text = self._environment.get_template(template).render(values)
+        return Response(text, media_type=media_type, headers=dict(headers))
+
+    def nothing(self, what: str) -> PublicError:
+        """The error of a page about something of which nothing was submitted."""
+        detail = (
+            f"Expected submissions for {what}, found none. "
+            "Check the address, or be the first: the front page says how to submit."
+        )
+        return PublicError(Problem(404, "Nothing has been submitted here", detail))
 
     def problem(self, problem: Problem) -> Response:
         """A page that tells a problem, with its status."""

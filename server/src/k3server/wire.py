@@ -15,23 +15,28 @@ from k3bundle.record import (
     UtcTimestamp,
 )
 from k3bundle.subject import ChangeUnderTest
-from k3bundle.verdict import Claim, HeadlineNumber
+from k3bundle.verdict import Claim, HeadlineNumber, RatioInterval
 from k3server.submission import SubmissionRow
 from k3server.trust import NonceStanding, NonceTicket, Space, State, TrustLevel
+from k3server.views.comparison_view import ComparisonView
 
 __all__ = [
     "BlobAnswer",
+    "CellAnswer",
+    "ComparisonAnswer",
     "FindingAnswer",
     "HealthAnswer",
     "ListAnswer",
     "NonceAnswer",
     "NonceRequest",
     "ProblemAnswer",
+    "RatioAnswer",
     "RetractionRequest",
     "SubmissionAnswer",
     "SubmissionRequest",
     "UploadAnswer",
     "UploadRequest",
+    "comparison_answer",
     "list_answer",
     "nonce_answer",
     "submission_answer",
@@ -179,6 +184,53 @@ class SubmissionAnswer(Record):
     """When it arrived, by the registry's clock."""
 
 
+class RatioAnswer(Record):
+    """One ratio of candidate to baseline in both submissions."""
+
+    cell_id: str
+    """Cell."""
+    metric: str
+    """Number."""
+    one: RatioInterval | None
+    """In the first submission."""
+    other: RatioInterval | None
+    """In the second submission."""
+
+
+class CellAnswer(Record):
+    """One cell in both submissions."""
+
+    cell_id: str
+    """Cell."""
+    one: str | None
+    """Status in the first submission; None when it has no such cell."""
+    other: str | None
+    """Status in the second submission."""
+
+
+class ComparisonAnswer(Record):
+    """Two submissions side by side, or why they are not."""
+
+    comparable: bool
+    """Whether a difference of their numbers says something about the change."""
+    reasons: tuple[str, ...]
+    """Why not, in sentences."""
+    agree: bool
+    """Whether one reproduces the other by the stated equivalence test."""
+    disagreements: tuple[str, ...]
+    """Why not, in sentences."""
+    independent: bool
+    """Whether they come from contributors who share no key, identity or organisation."""
+    one: SubmissionAnswer
+    """The first submission."""
+    other: SubmissionAnswer
+    """The second submission."""
+    cells: tuple[CellAnswer, ...]
+    """Every cell; empty when they cannot be compared."""
+    ratios: tuple[RatioAnswer, ...]
+    """Every ratio; empty when they cannot be compared."""
+
+
 class ListAnswer(Record):
     """Submissions, newest first."""
 
@@ -255,6 +307,21 @@ def submission_answer(row: SubmissionRow, public_url: str) -> SubmissionAnswer:
         reason=row.reason,
         nonce=row.nonce_standing,
         received_at_utc=row.received_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    )
+
+
+def comparison_answer(view: ComparisonView, public_url: str) -> ComparisonAnswer:
+    """A comparison as the API shows it."""
+    return ComparisonAnswer(
+        comparable=not view.reasons,
+        reasons=view.reasons,
+        agree=not view.disagreements,
+        disagreements=view.disagreements,
+        independent=view.independent,
+        one=submission_answer(view.one.row, public_url),
+        other=submission_answer(view.other.row, public_url),
+        cells=tuple(CellAnswer(**vars(pair)) for pair in view.cells),
+        ratios=tuple(RatioAnswer(**vars(pair)) for pair in view.ratios),
     )
 
 

@@ -176,6 +176,7 @@ async def test_description_lists_every_route_with_its_problems(client: httpx.Asy
     assert set(description["paths"]) == {
         "/api/v1/submissions/{submission_id}/retraction",
         "/api/v1/webhooks/github",
+        "/api/v1/compare/{submission_id}/{other_id}",
         "/api/v1/uploads",
         "/api/v1/uploads/{upload_id}",
         "/api/v1/uploads/{upload_id}/complete",

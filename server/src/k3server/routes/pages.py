@@ -3,7 +3,6 @@
 from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
-from k3server.errors import Problem, PublicError
 from k3server.rendering import Pages
 from k3server.routes.parameters import (
     Before,
@@ -68,7 +67,7 @@ def _change_routes(router: APIRouter, services: Services, pages: Pages) -> None:
             index.of_pull, repository, pull_request, limit=_PLAYGROUND, space="playground"
         )
         if not rows and not playground:
-            raise _nothing(f"pull request {pull_request} of {repository}")
+            raise pages.nothing(f"pull request {pull_request} of {repository}")
         return pages.page(
             "pull.html",
             repository=(rows or playground)[0].change.repository,
@@ -88,7 +87,7 @@ def _change_routes(router: APIRouter, services: Services, pages: Pages) -> None:
             index.of_commit, repository, commit_sha, limit=limit, before=before
         )
         if not rows:
-            raise _nothing(f"commit {commit_sha} of {repository}")
+            raise pages.nothing(f"commit {commit_sha} of {repository}")
         return pages.page(
             "commit.html",
             repository=rows[0].change.repository,
@@ -100,11 +99,3 @@ def _change_routes(router: APIRouter, services: Services, pages: Pages) -> None:
 
 def _older(rows: tuple[SubmissionRow, ...], limit: int) -> int | None:
     return rows[-1].sequence if len(rows) == limit else None
-
-
-def _nothing(what: str) -> PublicError:
-    detail = (
-        f"Expected submissions for {what}, found none. "
-        "Check the address, or be the first: the front page says how to submit."
-    )
-    return PublicError(Problem(404, "Nothing has been submitted here", detail))

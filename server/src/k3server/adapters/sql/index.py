@@ -135,6 +135,32 @@ class SqlIndex:
         wanted = (listings.c.plan_sha256 == plan_sha256,)
         return self._page((*wanted, *_shown(space)), limit, before)
 
+    def search(
+        self,
+        *,
+        limit: int,
+        repository: str | None = None,
+        digest_prefix: str | None = None,
+        subject: str | None = None,
+    ) -> tuple[SubmissionRow, ...]:
+        """Submissions that fit what is given."""
+        wanted: list[sa.ColumnElement[bool]] = []
+        if repository is not None:
+            wanted.append(listings.c.repository_key == repository.lower())
+        if digest_prefix is not None:
+            # A range and not LIKE: an index serves it, and nothing in the text is a wildcard.
+            wanted.append(
+                sa.or_(
+                    *(
+                        sa.and_(column >= digest_prefix, column < f"{digest_prefix}g")
+                        for column in (listings.c.bundle_sha256, listings.c.commit_sha)
+                    )
+                )
+            )
+        if subject is not None:
+            wanted.append(sa.func.lower(listings.c.subject) == subject.lower())
+        return self._page((*wanted, *_shown(None)), limit, None)
+
     def latest_good(self, repository: str, pull_request: int) -> SubmissionRow | None:
         """The newest PASS that counts."""
         counts = (
