@@ -133,6 +133,7 @@ def test_one_wrong_case_fails_the_run_and_takes_the_times_with_it(outcome: str) 
     assert verdict.status == "FAIL"
     assert "router smoke_m3: out: expected 1, found 2" in cell(verdict, "check").reason
     assert cause(verdict, "bench") == "wrong_answers"
+    assert "least_sol_fraction" not in {number.name for number in verdict.headline}
     assert claims(verdict)["correct"] == "FAIL"
     evidence = getattr(cell(verdict, "check"), "evidence", None)
     assert isinstance(evidence, KernelCheckEvidence)

@@ -10,9 +10,11 @@ import pytest
 
 from k3bundle.bundle import RunRecords
 from k3bundle.derive import derive
+from k3bundle.kernel_record import KernelLine
 from k3bundle.separation import Alteration
 from k3bundle.verdict import CellSkipped, ServingEvidence
 from k3bundle_testing import good_records
+from k3bundle_testing.example_kernels import good_kernel_records
 from k3bundle_testing.example_plan import SERVING_CELL_ID
 from k3runner.report.build import build_view
 from k3runner.report.csv_form import COLUMNS, render_csv
@@ -193,3 +195,17 @@ def test_markdown_of_a_long_run_fits_a_forge_and_names_what_it_leaves_out() -> N
     assert len(text) <= 60_000
     assert "Too long for this section, and in the report's page: Cells." in text
     assert "<summary>The machine</summary>" in text
+
+
+def test_times_of_a_package_that_is_not_right_are_marked_as_worthless() -> None:
+    def wrong(line: KernelLine) -> KernelLine:
+        bad = line.kind == "case" and (line.op, line.group) == ("router", "corner")
+        return line.model_copy(update={"outcome": "failed"}) if bad else line
+
+    view = view_of(good_kernel_records(change_line=wrong))
+    said = "These times count for nothing: Times count only for right results, and router is not."
+    assert said in plain(render_html(view))
+    assert said in render_markdown(view)
+    good = view_of(good_kernel_records())
+    assert "count for nothing" not in render_html(good)
+    assert good.claims[2].question.startswith("Does every op agree with its reference")

@@ -164,11 +164,12 @@ def _pass_sentence(records: RunRecords, allowed: list[str]) -> str:
 def _separation_words(records: RunRecords) -> str:
     if not records.separation:
         return ""
+    whose = "Its commands" if records.plan.pairing == "package" else "Engines"
     same = [record for record in records.separation if record.engine_user == "same"]
     if not same:
-        return " Engines ran as another user than the referee, and no protected file changed."
+        return f" {whose} ran as another user than the referee, and no protected file changed."
     return (
-        " No protected file changed, but engines ran as the referee's own user: "
+        f" No protected file changed, but {whose.lower()} ran as the referee's own user: "
         f"{quote(same[0].why_same or 'for no reason that is recorded')}."
     )
 

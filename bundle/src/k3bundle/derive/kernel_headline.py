@@ -25,7 +25,7 @@ def kernel_numbers(cells: Sequence[CellResult]) -> Iterator[HeadlineNumber]:
                 label=f"Reads that may come too early, in {evidence.kernels} audited kernels",
                 cell_id=cell.cell_id,
             )
-        elif isinstance(evidence, KernelTimingEvidence):
+        elif isinstance(evidence, KernelTimingEvidence) and cell.status == "PASS":
             yield from _timed(evidence, cell.cell_id)
 
 

@@ -32,6 +32,13 @@ CLAIM_QUESTIONS: Final = {
     "faster": "Is the candidate faster, with a bound on the doubt?",
 }
 """The question that each claim answers."""
+_OF_PACKAGE: Final = {
+    "isolated": "Was anything of referee or package altered while it ran?",
+    "bounded": "Does an engine serve with these kernels, with every feature kept?",
+    "correct": "Does every op agree with its reference, and read nothing too early?",
+    "faster": "Is an engine faster with these kernels?",
+}
+"""The same for a kernel package, which no engine runs."""
 
 
 def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> ReportView:
@@ -59,7 +66,7 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
         trust_sentence=trust_sentence,
         resumed=verdict.resumed,
         created_at_utc=records.run.created_at_utc,
-        claims=tuple(_claim(claim) for claim in verdict.claims),
+        claims=tuple(_claim(claim, records.plan.pairing) for claim in verdict.claims),
         headline=tuple(
             HeadlineView(number_with_unit(n.name, n.value), n.label, n.cell_id)
             for n in verdict.headline
@@ -88,10 +95,11 @@ def build_view(records: RunRecords, verdict: Verdict, seal: SealView | None) -> 
     )
 
 
-def _claim(claim: Claim) -> ClaimCard:
+def _claim(claim: Claim, pairing: str) -> ClaimCard:
+    questions = _OF_PACKAGE if pairing == "package" else CLAIM_QUESTIONS
     return ClaimCard(
         name=claim.name,
-        question=CLAIM_QUESTIONS[claim.name],
+        question=questions[claim.name],
         status=cast(Status, claim.status),
         sentence=claim.sentence,
         cells=claim.cells,

@@ -46,6 +46,8 @@ class KernelsView:
 
     ops: tuple[OpRow, ...]
     timings: tuple[TimingRow, ...]
+    doubt: str
+    """Why the times count for nothing, in a sentence; empty when they count."""
 
     @property
     def any(self) -> bool:
@@ -57,7 +59,8 @@ def kernels_view(verdict: Verdict) -> KernelsView:
     """Return what the report shows of a package; nothing for a run with an engine."""
     ops: list[OpRow] = []
     timings: list[TimingRow] = []
-    for evidence in _evidence(verdict):
+    doubt = ""
+    for status, reason, evidence in _evidence(verdict):
         if isinstance(evidence, KernelCheckEvidence):
             ops += [
                 OpRow(
@@ -71,13 +74,15 @@ def kernels_view(verdict: Verdict) -> KernelsView:
             ]
         elif isinstance(evidence, KernelTimingEvidence):
             timings += [_timing(one) for one in evidence.timings]
-    return KernelsView(tuple(ops), tuple(timings))
+            doubt = doubt or ("" if status == "PASS" else reason)
+    return KernelsView(tuple(ops), tuple(timings), doubt)
 
 
-def _evidence(verdict: Verdict) -> Iterator[Evidence]:
+def _evidence(verdict: Verdict) -> Iterator[tuple[str, str, Evidence]]:
+    """Status, reason and evidence of every cell that has some."""
     for cell in verdict.cells:
         if not isinstance(cell, CellSkipped) and cell.evidence is not None:
-            yield cell.evidence
+            yield cell.status, cell.reason, cell.evidence
 
 
 def _timing(one: KernelTiming) -> TimingRow:

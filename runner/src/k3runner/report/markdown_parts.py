@@ -111,7 +111,8 @@ def _times(kernels: KernelsView) -> list[str]:
         for row in kernels.timings
     ]
     head = ("Op", "Case", "Median", "Spread", "Bandwidth", "Speed of light", "Beside a plain read")
-    return markdown_table(head, rows) if rows else []
+    doubt = f"These times count for nothing: {escape_markdown(kernels.doubt)}"
+    return [*([doubt, ""] if kernels.doubt else []), *markdown_table(head, rows)] if rows else []
 
 
 def _audit(audit: AuditView | None) -> list[str]:
