@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from k3decode.decode import launches
+from k3decode.decode import attention_launches, feed_forward_launches, launches
 from k3decode.dims import K3Dims
 from k3decode.ops.mla_decode.config import MlaDecodeConfig
 from k3decode.ops.mla_decode.launch import Partials, split_rule
@@ -59,6 +59,10 @@ def _partials(
 @pytest.fixture
 def torch_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every launch of a step is a stand-in."""
+    modules = (launches, attention_launches, feed_forward_launches)
     for name, stand_in in _LAUNCHES.items():
-        monkeypatch.setattr(launches, name, stand_in)
-    monkeypatch.setattr(launches, "make_partials", _partials)
+        places = [module for module in modules if hasattr(module, name)]
+        assert places
+        for module in places:
+            monkeypatch.setattr(module, name, stand_in)
+    monkeypatch.setattr(attention_launches, "make_partials", _partials)
