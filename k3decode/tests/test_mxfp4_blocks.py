@@ -8,11 +8,7 @@ from k3decode.formats import E2M1_VALUES
 from k3decode.mxfp4_blocks import (
     BLOCK_BYTES,
     BLOCK_ROWS,
-    BORROW_MASK,
-    BORROW_ROTATION,
     CHUNK_BYTES,
-    PAIR_ROTATIONS,
-    SHARED_ROTATIONS,
     pack_blocks,
     pack_chunks,
     pack_scales,
@@ -21,36 +17,12 @@ from k3decode.mxfp4_blocks import (
     unpack_scales,
 )
 
-FULL = 0xFFFFFFFF
-PAIR_MASK = 0x81C081C0
+from .ops.mxfp4_words import pairs, value
 
 
 def random_bytes(*extents: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(0, 256, extents, generator=generator, dtype=torch.uint8)
-
-
-def rotated(word: int, places: int) -> int:
-    return (word >> places | word << (32 - places)) & FULL
-
-
-def pairs(first: int, second: int) -> list[list[int]]:
-    """What the device code does with two words."""
-    borrowed = rotated(second, 32 - BORROW_ROTATION)
-    shared = first & BORROW_MASK | borrowed & ~BORROW_MASK & FULL
-    return [
-        [
-            *(rotated(word, places) & PAIR_MASK for places in PAIR_ROTATIONS),
-            rotated(shared, rotation) & PAIR_MASK,
-        ]
-        for word, rotation in zip((first, second), SHARED_ROTATIONS, strict=True)
-    ]
-
-
-def value(half: int) -> float:
-    """A BF16 number of 16 bits, times 2^126."""
-    bits = torch.tensor([half], dtype=torch.int32).to(torch.uint16)
-    return float(bits.view(torch.bfloat16).double()) * 2.0**126
 
 
 @pytest.mark.parametrize("shape", [(1, 32, 16), (3, 32, 16 * 5), (2, 4, 32, 32)])
@@ -76,7 +48,7 @@ def test_chunks_come_back_and_have_every_byte() -> None:
 def test_a_lane_finds_its_rows_and_columns_by_rotation_and_mask() -> None:
     tiles = random_bytes(2, BLOCK_ROWS, 16 * 3, seed=1)
     nibbles = torch.stack([tiles & 0xF, tiles >> 4], dim=-1).flatten(-2)
-    words = pack_blocks(tiles).view(torch.int32).unflatten(-1, (32, 4)).long() & FULL
+    words = pack_blocks(tiles).view(torch.int32).unflatten(-1, (32, 4)).long() & 0xFFFFFFFF
     for tile, group, lane in [(0, 0, 0), (1, 2, 31), (0, 1, 13), (1, 0, 18)]:
         g, t = divmod(lane, 4)
         held = words[tile, group, lane].tolist()

@@ -12,6 +12,10 @@ Scales stay bytes: of each block, eight words of four rows g, g + 8, g + 16, g +
 A chunk is two neighbouring blocks of the same rows with their scales behind them, so that one
 stretch of memory has all that two groups need: 1024 bytes of words, then for each g the word of
 scales of the first and of the second block.
+
+Where a thread has a weight row to itself, a chunk is 128 rows by 64 columns: of each of two groups
+16 bytes a row, whose two pairs of words carry 16 columns each, eight where above is one row and
+eight where above is the other; then two scales a row.
 """
 
 from itertools import product
@@ -28,13 +32,17 @@ __all__ = [
     "CHUNK_BYTES",
     "CHUNK_GROUPS",
     "PAIR_ROTATIONS",
+    "ROW_CHUNK_BYTES",
+    "ROW_CHUNK_ROWS",
     "SCALE_BYTES",
     "SHARED_ROTATIONS",
     "pack_blocks",
     "pack_chunks",
+    "pack_row_chunks",
     "pack_scales",
     "unpack_blocks",
     "unpack_chunks",
+    "unpack_row_chunks",
     "unpack_scales",
 ]
 
@@ -52,6 +60,12 @@ CHUNK_GROUPS = 2
 
 CHUNK_BYTES = CHUNK_GROUPS * (BLOCK_BYTES + SCALE_BYTES)
 """Bytes of one chunk, scales included."""
+
+ROW_CHUNK_ROWS = 128
+"""Weight rows of a chunk where a thread has a row to itself."""
+
+ROW_CHUNK_BYTES = ROW_CHUNK_ROWS * CHUNK_GROUPS * 17
+"""Bytes of such a chunk: 16 of words and one of scales for each row and group."""
 
 PAIR_ROTATIONS = (0, 26, 6)
 """Rotations to the right that bring pairs 0 to 2 of a word's row into place.
@@ -114,20 +128,13 @@ def pack_blocks(tiles: Tensor) -> Tensor:
     # Axes: word pair, row of the pair, g, group, t, column.
     split = nibbles.unflatten(-2, (2, 2, 8)).unflatten(-1, (-1, 4, _WORD_COLUMNS))
     lanes = split.movedim((-3, -4, -2, -6, -5), (-6, -5, -4, -3, -2))
-    words = torch.zeros(*lanes.shape[:-2], 8, dtype=torch.uint8, device=tiles.device)
-    for place in _places():
-        bits = lanes[..., place.row, place.column] >> place.bit & 1
-        words[..., place.byte] |= bits << place.shift
-    return words.flatten(-4)
+    return _woven(lanes).flatten(-4)
 
 
 def unpack_blocks(blocks: Tensor) -> Tensor:
     """The other way: [..., T, G, 512] -> [..., T, 32, 16 G]."""
     words = blocks.unflatten(-1, (8, 4, 2, 8))
-    lanes = torch.zeros(*words.shape[:-1], 2, _WORD_COLUMNS, dtype=torch.uint8, device=words.device)
-    for place in _places():
-        bits = words[..., place.byte] >> place.shift & 1
-        lanes[..., place.row, place.column] |= bits << place.bit
+    lanes = _unwoven(words)
     split = lanes.movedim((-6, -5, -4, -3, -2), (-3, -4, -2, -6, -5))
     nibbles = split.flatten(-3).flatten(-4, -2).unflatten(-1, (-1, 2))
     return nibbles[..., 0] | nibbles[..., 1] << 4
@@ -157,3 +164,42 @@ def unpack_chunks(chunks: Tensor) -> tuple[Tensor, Tensor]:
     blocks = words.unflatten(-1, (CHUNK_GROUPS, BLOCK_BYTES)).flatten(-3, -2)
     by_block = scales.unflatten(-1, (8, CHUNK_GROUPS, 4)).transpose(-3, -2)
     return unpack_blocks(blocks), unpack_scales(by_block.flatten(-2).flatten(-3, -2))
+
+
+def pack_row_chunks(tiles: Tensor, scales: Tensor) -> Tensor:
+    """Bytes [..., T, 128, C / 2] and scales [..., T, 128, C / 32] -> [..., T, C / 64, 4352]."""
+    nibbles = torch.stack([tiles & 0xF, tiles >> 4], dim=-1).flatten(-2)
+    # Axes: row, chunk, group, unit, half, column; the row behind the group.
+    split = nibbles.unflatten(-1, (-1, CHUNK_GROUPS, 2, 2, _WORD_COLUMNS)).movedim(-6, -4)
+    words = _woven(split).flatten(-4)
+    by_row = scales.unflatten(-1, (-1, CHUNK_GROUPS)).transpose(-3, -2).flatten(-2)
+    return torch.cat([words, by_row], dim=-1)
+
+
+def unpack_row_chunks(chunks: Tensor) -> tuple[Tensor, Tensor]:
+    """The other way: [..., T, K, 4352] -> [..., T, 128, 32 K] and [..., T, 128, 2 K]."""
+    words, scales = chunks.split(
+        [ROW_CHUNK_ROWS * CHUNK_GROUPS * 16, ROW_CHUNK_ROWS * CHUNK_GROUPS], dim=-1
+    )
+    split = _unwoven(words.unflatten(-1, (CHUNK_GROUPS, ROW_CHUNK_ROWS, 2, 8))).movedim(-4, -6)
+    nibbles = split.flatten(-5).unflatten(-1, (-1, 2))
+    by_row = scales.unflatten(-1, (ROW_CHUNK_ROWS, CHUNK_GROUPS)).transpose(-3, -2).flatten(-2)
+    return nibbles[..., 0] | nibbles[..., 1] << 4, by_row
+
+
+def _woven(rows: Tensor) -> Tensor:
+    """Codes [..., 2, 8] of eight columns of two rows -> the bytes of two words [..., 8]."""
+    words = torch.zeros(*rows.shape[:-2], 8, dtype=torch.uint8, device=rows.device)
+    for place in _places():
+        bits = rows[..., place.row, place.column] >> place.bit & 1
+        words[..., place.byte] |= bits << place.shift
+    return words
+
+
+def _unwoven(words: Tensor) -> Tensor:
+    """The other way."""
+    rows = torch.zeros(*words.shape[:-1], 2, _WORD_COLUMNS, dtype=torch.uint8, device=words.device)
+    for place in _places():
+        bits = words[..., place.byte] >> place.shift & 1
+        rows[..., place.row, place.column] |= bits << place.bit
+    return rows

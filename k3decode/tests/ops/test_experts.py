@@ -8,7 +8,12 @@ from k3decode.dims import K3Dims
 from k3decode.ops.experts.config import ExpertsConfig
 from k3decode.ops.experts.cost import expert_bytes, experts_cost
 from k3decode.ops.experts.launch import config_for, make_workspace, variants
-from k3decode.ops.experts.packing import pack_experts, unpack_down, unpack_gate_up
+from k3decode.ops.experts.packing import (
+    WeightLayout,
+    pack_experts,
+    unpack_down,
+    unpack_gate_up,
+)
 from k3decode.ops.experts.schedule import begins_stretch, first_of_share
 
 CPU = torch.device("cpu")
@@ -31,9 +36,10 @@ def checkpoint(high: int = 256) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 # More experts than are reordered at a time, and not a multiple of it.
-def test_pack_experts_loses_nothing() -> None:
+@pytest.mark.parametrize("layout", ["warp_blocks", "thread_rows"])
+def test_pack_experts_loses_nothing(layout: WeightLayout) -> None:
     w13, w13_scales, w2, w2_scales = checkpoint()
-    packed = pack_experts(w13, w13_scales, w2, w2_scales)
+    packed = pack_experts(w13, w13_scales, w2, w2_scales, layout=layout)
     for expert in range(EXPERTS):
         rows, scales = unpack_gate_up(packed, expert)
         assert torch.equal(rows, w13[expert])

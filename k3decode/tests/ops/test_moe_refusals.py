@@ -31,6 +31,7 @@ def packed_for(config: ExpertsConfig, *, wide_scales: bool = False) -> PackedExp
         gate_up=empty(config.gate_up_tiles, config.latent_size),
         down=empty(config.down_tiles, config.inner_size),
         wide_scales=wide_scales,
+        layout="warp_blocks",
     )
 
 
@@ -38,12 +39,15 @@ def workspace_for(slots: int, *, counters: int = 1) -> ExpertsWorkspace:
     return ExpertsWorkspace(
         inner=torch.zeros(slots, 192, dtype=BF16),
         arrived=torch.zeros(counters, dtype=torch.int32),
+        outputs=torch.zeros(0, 512),
     )
 
 
 def test_run_experts_names_everything_that_is_wrong() -> None:
     config = config_for(DIMS, 1, rows=3, wide_scales=False)
-    packed = packed_for(replace(config, num_experts=7), wide_scales=True)
+    packed = replace(
+        packed_for(replace(config, num_experts=7), wide_scales=True), layout="thread_rows"
+    )
     with pytest.raises(KernelInputError) as refusal:
         run_experts(
             torch.zeros(3, 516, dtype=BF16)[:, :512],
@@ -65,6 +69,7 @@ def test_run_experts_names_everything_that_is_wrong() -> None:
     assert "gate_up: expected shape [8, 12, 8, 1088], found [7, 12, 8, 1088]" in text
     assert "down: expected shape [8, 16, 3, 1088], found [7, 16, 3, 1088]" in text
     assert "packed: expected scale bytes up to 127" in text
+    assert "packed: expected the layout warp_blocks of this GPU, found thread_rows" in text
     assert "expected a CUDA device, found cpu" in text
 
 

@@ -19,6 +19,8 @@ __all__ = [
     "ACTIVATION_EXPONENT",
     "BLOCK_ACCUMULATORS",
     "BLOCK_WORDS",
+    "GROUP_PAIRS",
+    "dequantised_group",
     "exceeds_scaled_range",
     "multiply_block",
     "multiply_scaled_block",
@@ -35,6 +37,9 @@ BLOCK_WORDS = 4
 
 BLOCK_ACCUMULATORS = 8
 """FP32 sums of one lane: rows g, g + 8, g + 16, g + 24 for g = lane // 4, two columns each."""
+
+GROUP_PAIRS = 16
+"""Pairs of BF16 numbers of a group of one row."""
 
 _WORD_BITS = 32
 _PAIR_MASK = 0x81C081C0
@@ -127,6 +132,23 @@ def multiply_scaled_block(
                 place = 2 * row + column
                 result.append(sums[4 * unit + place] + factor * tile[place])
     return result
+
+
+def dequantised_group(words: list, scales, place: int, *, wide_scales: bool) -> list:
+    """One group of one row, exactly: its columns two by two, in order.
+
+    Args:
+        words: the group's four words.
+        scales: a word with the group's scale.
+        place: byte of the scale in it.
+        wide_scales: whether a scale byte may be above 127.
+    """
+    factor = _factor(scales, place, wide_scales)
+    pairs = []
+    for unit in range(2):
+        first, second = _pairs(words[2 * unit], words[2 * unit + 1])
+        pairs += [_scaled(pair, factor, wide_scales) for pair in (*first, *second)]
+    return pairs
 
 
 def _pairs(first, second) -> tuple[list, list]:

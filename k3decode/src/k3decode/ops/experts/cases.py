@@ -23,7 +23,7 @@ from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
 from k3decode.ops.dense_mlp.reference import MlpWeights
 from k3decode.ops.experts.config import ExpertsConfig
 from k3decode.ops.experts.cost import experts_cost
-from k3decode.ops.experts.launch import config_for, make_workspace
+from k3decode.ops.experts.launch import config_for, make_workspace, weight_layout
 from k3decode.ops.experts.packing import PackedExperts, pack_experts
 from k3decode.ops.latent_moe.reference import MoeWeights, routed_experts
 from k3decode.ops.router.reference import Routing
@@ -98,7 +98,8 @@ def _weights(shape: _Shape, device: torch.device) -> tuple[_Bytes, PackedExperts
     )
     if shape.alter_weights is not None:
         shape.alter_weights(stored)
-    return stored, pack_experts(stored.w13, stored.w13_scales, stored.w2, stored.w2_scales)
+    tensors = (stored.w13, stored.w13_scales, stored.w2, stored.w2_scales)
+    return stored, pack_experts(*tensors, layout=weight_layout(device))
 
 
 @cache
@@ -143,6 +144,7 @@ def _prepare(shape: _Shape, draws: Iterator[int], launch: Launch, device: torch.
     slots = shape.rows * c.top_k
     workspace = make_workspace(c, device)
     inner, arrived = workspace.inner.fill_(torch.nan), workspace.arrived
+    workspace.outputs.fill_(torch.nan)
     out = poisoned(
         shape.rows + 1, c.latent_size + shape.row_padding, dtype=torch.bfloat16, device=device
     )

@@ -10,20 +10,31 @@ from torch import Tensor
 from k3decode.dims import K3Dims
 from k3decode.formats import MXFP4_GROUP
 from k3decode.host.inputs import MAX_ROWS, InputCheck
-from k3decode.mxfp4_blocks import CHUNK_BYTES, CHUNK_GROUPS
+from k3decode.mxfp4_blocks import (
+    BLOCK_ROWS,
+    CHUNK_BYTES,
+    CHUNK_GROUPS,
+    ROW_CHUNK_BYTES,
+    ROW_CHUNK_ROWS,
+)
 from k3decode.ops.experts.config import ExpertsConfig
-from k3decode.ops.experts.packing import PackedExperts
+from k3decode.ops.experts.packing import PackedExperts, WeightLayout
+from k3decode.ops.experts_blackwell.config import ExpertsBlackwellConfig
 
 __all__ = [
     "ExpertsWorkspace",
+    "blackwell_config",
     "compile_variant",
     "config_for",
     "make_workspace",
     "run_experts",
     "variants",
+    "weight_layout",
 ]
 
 _VECTOR_WIDTH = 8
+_HOPPER = "sm_90a"
+_BLACKWELL = (10, 0)
 _BF16_PER_WORD = 2
 # Largest batch of a variant -> chunks of a warp's ring. More slots leave less shared memory for it.
 _RINGS = {32: 7, MAX_ROWS: 4}
@@ -39,20 +50,30 @@ class ExpertsWorkspace:
     """BF16 [N, I], N at least M * k: activations of each slot, overwritten."""
     arrived: Tensor
     """int32 [1], zero before the first launch; every launch leaves it as the next one needs it."""
+    outputs: Tensor
+    """FP32 [N, L] on Blackwell: weighted outputs of each slot, overwritten; else [0, L]."""
 
     @property
     def bytes(self) -> int:
         """Device memory of the workspace."""
-        return sum(t.numel() * t.element_size() for t in (self.inner, self.arrived))
+        return sum(t.numel() * t.element_size() for t in (self.inner, self.arrived, self.outputs))
 
 
 def make_workspace(config: ExpertsConfig, device: torch.device) -> ExpertsWorkspace:
     """Workspace for any batch of a config."""
-    shape = (config.max_slots, config.inner_size)
+    slots = config.max_slots
+    kept = slots if weight_layout(device) == "thread_rows" else 0
     return ExpertsWorkspace(
-        inner=torch.empty(shape, dtype=torch.bfloat16, device=device),
+        inner=torch.empty(slots, config.inner_size, dtype=torch.bfloat16, device=device),
         arrived=torch.zeros(1, dtype=torch.int32, device=device),
+        outputs=torch.empty(kept, config.latent_size, device=device),
     )
+
+
+def weight_layout(device: torch.device) -> WeightLayout:
+    """What the kernels of a device read; that of Hopper's where there are none."""
+    blackwell = device.type == "cuda" and torch.cuda.get_device_capability(device) >= _BLACKWELL
+    return "thread_rows" if blackwell else "warp_blocks"
 
 
 def run_experts(  # noqa: PLR0917
@@ -94,18 +115,62 @@ def run_experts(  # noqa: PLR0917
         "config for as many rows",
     )
     architecture = _checked(check, (latent, experts, shares, out), workspace, packed, config)
+    tensors = (latent, experts, shares, out)
+    launch = _launch_hopper if architecture == _HOPPER else _launch_blackwell
+    launch(tensors, packed, workspace, config, architecture)
+
+
+_Tensors = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def _launch_hopper(
+    tensors: _Tensors,
+    packed: PackedExperts,
+    workspace: ExpertsWorkspace,
+    config: ExpertsConfig,
+    architecture: str,
+) -> None:
+    """One kernel."""
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
-    tensors = (latent, experts, shares, packed.gate_up, packed.down)
+    latent, experts, shares, out = tensors
     compile_variant(config, architecture)(
-        *(device_pointer(tensor) for tensor in (*tensors, workspace.inner)),
-        *(device_pointer(tensor) for tensor in (workspace.arrived, out)),
+        *(device_pointer(t) for t in (latent, experts, shares, packed.gate_up, packed.down)),
+        *(device_pointer(t) for t in (workspace.inner, workspace.arrived, out)),
         latent.stride(0) // _BF16_PER_WORD,
         out.stride(0),
-        rows,
+        out.shape[0],
         _multiprocessors(latent.device),
         current_stream(),
     )
+
+
+def _launch_blackwell(
+    tensors: _Tensors,
+    packed: PackedExperts,
+    workspace: ExpertsWorkspace,
+    config: ExpertsConfig,
+    architecture: str,
+) -> None:
+    """Three kernels, each a dependent of the one before."""
+    from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
+
+    latent, experts, shares, out = tensors
+    w, stream, ctas = workspace, current_stream(), _multiprocessors(latent.device)
+    gate_up, down, add = compile_variant(config, architecture)
+    for kernel, source, weights, target in (
+        (gate_up, latent, packed.gate_up, w.inner),
+        (down, w.inner, packed.down, w.outputs),
+    ):
+        kernel(
+            *(device_pointer(t) for t in (source, experts, shares, weights, target)),
+            source.stride(0) * source.element_size(),
+            out.shape[0],
+            ctas,
+            stream,
+        )
+    pointers = (device_pointer(t) for t in (w.outputs, experts, out))
+    add(*pointers, out.stride(0), out.shape[0], stream)
 
 
 @cache
@@ -135,12 +200,22 @@ def _checked(
     )
     check.tensor("arrived", w.arrived, dtype=torch.int32, shape=[1], dense_from=0)
     check.tensor("out", out, dtype=bf16, shape=row)
-    for name, tiles, columns in (
-        ("gate_up", c.gate_up_tiles, c.latent_size),
-        ("down", c.down_tiles, c.inner_size),
+    layout = weight_layout(latent.device)
+    by_row = layout == "thread_rows"
+    slots = c.max_slots if by_row else 0
+    kept = [slots, c.latent_size]
+    check.tensor("outputs", w.outputs, dtype=torch.float32, shape=kept, dense_from=0)
+    check.require(
+        packed.layout == layout,
+        f"packed: expected the layout {layout} of this GPU, found {packed.layout}: pack with it",
+    )
+    block_rows, width = (ROW_CHUNK_ROWS, ROW_CHUNK_BYTES) if by_row else (BLOCK_ROWS, CHUNK_BYTES)
+    for name, rows_of_all, columns in (
+        ("gate_up", 2 * c.inner_size, c.latent_size),
+        ("down", c.latent_size, c.inner_size),
     ):
         chunks = columns // (CHUNK_GROUPS * MXFP4_GROUP)
-        shape = [c.num_experts, tiles, chunks, CHUNK_BYTES]
+        shape = [c.num_experts, rows_of_all // block_rows, chunks, width]
         tensor = getattr(packed, name)
         check.tensor(name, tensor, dtype=torch.uint8, shape=shape, dense_from=0)
     check.require(
@@ -153,13 +228,44 @@ def _checked(
 
 @cache
 def compile_variant(config: ExpertsConfig, architecture: str) -> Any:
-    """Compile a variant, once per process."""
+    """Compile a variant, once per process: a kernel for Hopper, three for Blackwell."""
     from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
-    from k3decode.ops.experts.kernel import ExpertsKernel  # noqa: PLC0415
 
     bf16, fp32, int32, uint8 = torch.bfloat16, torch.float32, torch.int32, torch.uint8
-    arguments = placeholders([bf16, int32, fp32, uint8, uint8, bf16, int32, bf16], 2, 2)
-    return compile_kernel(ExpertsKernel(config), arguments, architecture)
+    if architecture == _HOPPER:
+        from k3decode.ops.experts.kernel import ExpertsKernel  # noqa: PLC0415
+
+        arguments = placeholders([bf16, int32, fp32, uint8, uint8, bf16, int32, bf16], 2, 2)
+        return compile_kernel(ExpertsKernel(config), arguments, architecture)
+    from k3decode.ops.experts_blackwell.kernel import (  # noqa: PLC0415
+        DownTilesKernel,
+        GateUpTilesKernel,
+        SlotSumKernel,
+    )
+
+    one = blackwell_config(config)
+    gate_up = placeholders([bf16, int32, fp32, uint8, bf16], 1, 2)
+    down = placeholders([bf16, int32, fp32, uint8, fp32], 1, 2)
+    add = placeholders([fp32, int32, bf16], 1, 1)
+    return (
+        compile_kernel(GateUpTilesKernel(one), gate_up, architecture),
+        compile_kernel(DownTilesKernel(one), down, architecture),
+        compile_kernel(SlotSumKernel(one), add, architecture),
+    )
+
+
+def blackwell_config(config: ExpertsConfig) -> ExpertsBlackwellConfig:
+    """What runs on Blackwell in place of a variant."""
+    return ExpertsBlackwellConfig(
+        num_experts=config.num_experts,
+        top_k=config.top_k,
+        latent_size=config.latent_size,
+        inner_size=config.inner_size,
+        situ_beta=config.situ_beta,
+        situ_linear_beta=config.situ_linear_beta,
+        wide_scales=config.wide_scales,
+        max_rows=config.max_rows,
+    )
 
 
 def config_for(dims: K3Dims, ranks: int, *, rows: int, wide_scales: bool) -> ExpertsConfig:

@@ -36,7 +36,7 @@ class _WeightStream:
         self.rState = cute.make_rmem_tensor((5,), Int32)
         self.rSource = cute.make_rmem_tensor((1,), Int64)
         self.rState.fill(0)
-        self.rSource.fill(0)
+        self.rSource[0] = weights.toint()
         self.rState[_TILE], self.rState[_PLACE] = tile, stage.warp
 
     @cute.jit

@@ -1,0 +1,1 @@
+"""The device code of `experts` for Blackwell: bulk copies, tensor memory and its matrix unit."""
