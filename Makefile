@@ -84,13 +84,15 @@ contracts: ## Check which package and module may import which.
 	$(INSTALLED)
 	$(DEV)/lint-imports --no-cache
 
-schema: ## Write the JSON Schemas of all records to bundle/schema.
+schema: ## Write the JSON Schemas of all records and the description of the API.
 	$(INSTALLED)
 	$(DEV)/python -m k3bundle.schema_export bundle/schema
+	$(DEV)/python -m k3server.openapi_export server/openapi.json
 
-schema-check: ## Check that bundle/schema is what the records say.
+schema-check: ## Check that schemas and API description are what records and routes say.
 	$(INSTALLED)
 	$(DEV)/python -m k3bundle.schema_export bundle/schema --check
+	$(DEV)/python -m k3server.openapi_export server/openapi.json --check
 
 test-house: ## Test what crosses packages: architecture, documentation, contracts, installation.
 	$(INSTALLED)

@@ -121,7 +121,7 @@ def _registry_command(
 ) -> list[str | Path]:
     return [
         *(env_script("registry-full", "k3-registry"), "serve", "--data", folder / "registry"),
-        *("--host", _HOST, "--port", str(inner), "--public-url", address),
+        *("--host", _HOST, "--port", str(inner), "--public-url", address, "--behind-proxy"),
         *("--database", f"postgresql://{USER}@{_HOST}:{database}/{DATABASE}"),
         *("--s3-bucket", BUCKET, "--s3-create-bucket"),
         *("--s3-endpoint", f"http://{_HOST}:{store}"),

@@ -1,8 +1,7 @@
 """Wires one application from its parts; no globals."""
 
-import json
 import logging
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -11,12 +10,16 @@ from starlette.responses import Response
 
 from k3server import __version__
 from k3server.complaint import invalid_request
+from k3server.entity_tags import EntityTags
 from k3server.errors import Problem, PublicError
 from k3server.http_guard import SecurityHeaders
 from k3server.identification import Identification
 from k3server.intake import Intake
+from k3server.metrics import Metrics, RequestMetrics
 from k3server.parts import Parts
 from k3server.ports import StoreFullError, StoreUnavailableError
+from k3server.problem_json import problem_json
+from k3server.rate_limit import RateLimits
 from k3server.rendering import Pages
 from k3server.routes.blobs import blob_routes
 from k3server.routes.comparisons import comparison_page_routes, comparison_routes
@@ -25,6 +28,7 @@ from k3server.routes.downloads import download_routes
 from k3server.routes.health import health_routes
 from k3server.routes.nonces import nonce_routes
 from k3server.routes.pages import page_routes
+from k3server.routes.parameters import problem_schemas
 from k3server.routes.queries import query_routes
 from k3server.routes.retractions import retraction_routes
 from k3server.routes.static_files import static_routes
@@ -81,6 +85,7 @@ def create_app(settings: Settings, parts: Parts) -> FastAPI:
     uploads = UploadIntake(settings, parts, intake)
     services = Services(settings, parts, intake, uploads, identification)
     pages = Pages(settings.public_url)
+    metrics = Metrics()
     app = FastAPI(
         title="k3-eval registry",
         version=__version__,
@@ -99,23 +104,45 @@ def create_app(settings: Settings, parts: Parts) -> FastAPI:
         query_routes(services),
         webhook_routes(services),
         comparison_routes(services),
-        health_routes(services),
+        health_routes(services, metrics),
         static_routes(pages),
         discovery_routes(services, pages),
         comparison_page_routes(services, pages),
         page_routes(services, pages),
     ):
         app.include_router(router)
+    _describe_problems(app)
     _tell_problems(app, pages)
+    # The last one added is the outermost.
+    app.add_middleware(EntityTags)
+    app.add_middleware(
+        RateLimits,
+        reads=settings.reads,
+        writes=settings.writes,
+        sent_bytes=settings.sent_bytes,
+        behind_proxy=settings.behind_proxy,
+    )
     app.add_middleware(UnreadBodies)
     app.add_middleware(SecurityHeaders, max_header_bytes=settings.max_header_bytes)
+    app.add_middleware(RequestMetrics, metrics=metrics)
     return app
+
+
+def _describe_problems(app: FastAPI) -> None:
+    described = app.openapi
+
+    def with_problems() -> dict[str, Any]:
+        found = described()
+        found["components"]["schemas"].update(problem_schemas())
+        return found
+
+    app.openapi = with_problems  # type: ignore[method-assign]
 
 
 def _tell_problems(app: FastAPI, pages: Pages) -> None:
     def told(request: Request, problem: Problem) -> Response:
-        if request.url.path.startswith(("/api/", "/healthz")):
-            return _problem_json(problem)
+        if request.url.path.startswith(("/api/", "/healthz", "/readyz", "/metrics")):
+            return problem_json(problem)
         return pages.problem(problem)
 
     @app.exception_handler(PublicError)
@@ -156,23 +183,4 @@ def _of_http(error: HTTPException) -> Problem:
         "The request does not fit",
         f"Expected {allowed}, found another request. /api/v1/openapi.json lists what is there.",
         headers=headers,
-    )
-
-
-def _problem_json(problem: Problem) -> Response:
-    body = {
-        "type": "about:blank",
-        "title": problem.title,
-        "status": problem.status,
-        "detail": problem.detail,
-        "findings": [
-            {"code": each.code, "where": each.where, "why": each.why, "hint": each.hint}
-            for each in problem.findings
-        ],
-    }
-    return Response(
-        json.dumps(body),
-        status_code=problem.status,
-        media_type="application/problem+json",
-        headers=dict(problem.headers),
     )

@@ -67,6 +67,11 @@ class Intake:
         self._turns = asyncio.Semaphore(settings.verify_processes)
         self._waiting = 0
 
+    @property
+    def waiting(self) -> int:
+        """Submissions that are being verified or wait for their turn."""
+        return self._waiting
+
     async def receive(
         self, sha256: str, pieces: AsyncGenerator[bytes]
     ) -> Literal["created", "existing"]:

@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from k3server.rate_limit import Allowance
+
 __all__ = ["Settings"]
 
 _MIB = 1024 * 1024
+_READS = Allowance(per_s=100.0, burst=2000.0)
+_WRITES = Allowance(per_s=10.0, burst=600.0)
+_SENT_BYTES = Allowance(per_s=16.0 * _MIB, burst=16384.0 * _MIB)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,14 @@ class Settings:
     """Submissions that may wait for a verifier; more are asked to come back."""
     nonce_lifetime_s: int = 7 * 24 * 3600
     """How long an issued nonce can be used."""
+    reads: Allowance = _READS
+    """Requests that read, per client."""
+    writes: Allowance = _WRITES
+    """Requests that send something, per client."""
+    sent_bytes: Allowance = _SENT_BYTES
+    """Bytes that are sent, per client."""
+    behind_proxy: bool = False
+    """Whether the last address of `X-Forwarded-For` is the client's."""
     webhook_secret: bytes = field(default=b"", repr=False)
     """Secret that deliveries of the forge are signed with; empty: none are taken."""
     max_webhook_bytes: int = 5 * _MIB

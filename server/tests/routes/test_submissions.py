@@ -176,6 +176,8 @@ async def test_description_lists_every_route_with_its_problems(client: httpx.Asy
     assert set(description["paths"]) == {
         "/api/v1/submissions/{submission_id}/retraction",
         "/api/v1/webhooks/github",
+        "/metrics",
+        "/readyz",
         "/api/v1/compare/{submission_id}/{other_id}",
         "/api/v1/uploads",
         "/api/v1/uploads/{upload_id}",
@@ -193,7 +195,7 @@ async def test_description_lists_every_route_with_its_problems(client: httpx.Asy
     post = description["paths"]["/api/v1/submissions"]["post"]
     assert set(post["responses"]) == {
         *("200", "201"),
-        *("400", "401", "403", "404", "408", "411", "413", "422", "503", "507"),
+        *("400", "401", "403", "404", "408", "411", "413", "422", "429", "503", "507"),
     }
     schema = post["requestBody"]["content"]["application/json"]["schema"]
     assert set(schema["required"]) == {"blob_sha256", "repository", "pull_request", "commit_sha"}

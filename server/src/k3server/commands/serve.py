@@ -62,6 +62,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="fingerprint of a key whose owner you know; its submissions read `signed`",
     )
     parser.add_argument(
+        "--behind-proxy",
+        action="store_true",
+        help="take the client's address from the last entry of X-Forwarded-For",
+    )
+    parser.add_argument(
         "--github-url",
         help="address of GitHub's REST interface; published keys are then asked for there",
     )
@@ -145,6 +150,7 @@ def _settings(chosen: argparse.Namespace, port: int) -> Settings:
     return Settings(
         public_url=(chosen.public_url or f"http://{host}:{port}").rstrip("/"),
         known_signers=frozenset(chosen.known_signer),
+        behind_proxy=chosen.behind_proxy,
         webhook_secret=os.environ.get("GITHUB_WEBHOOK_SECRET", "").encode(),
         max_archive_bytes=chosen.max_archive_mib * _MIB,
     )

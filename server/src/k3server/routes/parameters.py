@@ -7,7 +7,16 @@ from fastapi import Path, Query
 from k3bundle.record import MAX_SAFE_INTEGER
 from k3server.wire import ProblemAnswer
 
-__all__ = ["Before", "Commit", "Digest", "Owner", "PullRequest", "RepositoryPart", "problems"]
+__all__ = [
+    "Before",
+    "Commit",
+    "Digest",
+    "Owner",
+    "PullRequest",
+    "RepositoryPart",
+    "problem_schemas",
+    "problems",
+]
 
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="A SHA-256.")]
 """A digest in the path."""
@@ -30,6 +39,7 @@ Before = Annotated[
 ]
 """Cursor of a list."""
 
+_PROBLEM: Final = "#/components/schemas/ProblemAnswer"
 _WORDS: Final[dict[int, str]] = {
     400: "The body was cut or is not strict JSON.",
     401: "The token does not work.",
@@ -40,18 +50,24 @@ _WORDS: Final[dict[int, str]] = {
     411: "Content-Length is missing.",
     413: "The body is too large.",
     422: "The request or the bundle is refused; the findings say why.",
+    429: "The client sent more than the registry takes; Retry-After says when to come back.",
     503: "The registry is busy or lacks its database or store; Retry-After says when to come back.",
     507: "The disk is full; nothing was kept.",
 }
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error answers of a route, for its description."""
-    schema = ProblemAnswer.model_json_schema()
+    """The error answers of a route, for its description; any route can answer 429."""
     return {
         status: {
             "description": _WORDS[status],
-            "content": {"application/problem+json": {"schema": schema}},
+            "content": {"application/problem+json": {"schema": {"$ref": _PROBLEM}}},
         }
-        for status in statuses
+        for status in sorted({*statuses, 429})
     }
+
+
+def problem_schemas() -> dict[str, Any]:
+    """The records of error answers, as components of the description."""
+    schema = ProblemAnswer.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**schema.pop("$defs"), "ProblemAnswer": schema}
