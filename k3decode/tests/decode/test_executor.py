@@ -136,3 +136,37 @@ def test_a_choice_is_judged_where_the_gap_decides() -> None:
     assert judge_choice(right, logits, close, bias) == (True, 0)
     assert judge_choice(other, logits, close, bias) == (False, 0)
     assert judge_choice(other, logits, coarse, bias) == (True, 1)
+
+
+@pytest.mark.usefixtures("torch_ops")
+def test_drafts_give_what_single_tokens_give_one_after_the_other() -> None:
+    """Two requests with two tokens each, through three KDA layers and an MLA layer."""
+    past, numbers = 66, (0, 1, 2, 3)
+    tokens = torch.tensor([[3, 9], [5, 4]], dtype=torch.int32)
+    layers = [pack_layer(*random_layer(DIMS, i, 0, CPU), DIMS, i) for i in numbers]
+    ends, found = random_ends(DIMS, 0, CPU), {}
+    for together in (1, 2):
+        batch = Batch(tokens=together, requests=2)
+        state = allocate_state(DIMS, range(4), batch, CPU, context=past + 2)
+        generator = torch.Generator().manual_seed(7)
+        for number in (0, 1, 2):
+            for slot in (1, together + 1):
+                memory = state.kda_memory[number][slot]
+                memory.normal_(generator=generator).mul_(0.1)
+                state.kda_taps[number][slot, :3].normal_(generator=generator)
+        state.mla_pages[3].normal_(generator=generator)
+        state.kda_slots.copy_(torch.arange(1, 2 * together + 1).view(2, together))
+        executor = DecodeExecutor(DIMS, layers, state, ends=ends)
+        rows = []
+        for first in range(0, 2, together):
+            state.lengths.fill_(past + first + together)
+            places = past + first + torch.arange(together)
+            state.cache_slots.copy_((torch.arange(2)[:, None] * 128 + places).flatten())
+            executor.buffers.tokens.copy_(tokens[:, first : first + together].flatten())
+            for launch in executor.launches(batch):
+                launch.run()
+            rows.append(executor.buffers.vocabulary.unflatten(0, (2, together)).clone())
+        found[together] = torch.cat(rows, dim=1)
+        found[-together] = state.kda_memory[2][[together, 2 * together]].clone()
+    assert torch.allclose(found[1], found[2], atol=2e-2 * float(found[1].abs().max()))
+    assert torch.allclose(found[-1], found[-2], atol=1e-3)
