@@ -170,10 +170,21 @@ _OPS = Path(command.__file__).parents[1] / "ops"
 @pytest.mark.parametrize("source", sorted(_OPS.glob("*/kernel.py")), ids=lambda p: p.parent.name)
 def test_each_kernel_of_this_package_declares_itself(source: Path) -> None:
     declarations = read_declarations((source.parent / "audit.toml").read_text())
-    classes = {
-        f"*k3decodeops{source.parent.name}kernel{node.name}*": ast.unparse(node)
+    found = {
+        node.name: node
         for node in ast.parse(source.read_text()).body
-        if isinstance(node, ast.ClassDef) and "@cute.kernel" in ast.unparse(node)
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def text(node: ast.ClassDef) -> str:
+        """Of a class and of those in this file that it is made of."""
+        parents = [found[b.id] for b in node.bases if isinstance(b, ast.Name) and b.id in found]
+        return "\n".join([ast.unparse(node), *map(text, parents)])
+
+    classes = {
+        f"*k3decodeops{source.parent.name}kernel{name}*": text(node)
+        for name, node in found.items()
+        if "@cute.kernel" in text(node) and not name.startswith("_")
     }
     assert {declaration.name for declaration in declarations} == set(classes)
     for declaration in declarations:

@@ -241,3 +241,36 @@ def test_a_subroutine_is_followed_from_each_call() -> None:
 def test_a_jump_that_cannot_be_followed_is_a_finding(jump: str, codes: list[str]) -> None:
     lines = [jump, ".L_x_1:", "ACQBULK", ".L_x_2:", _READ, "EXIT"]
     assert _codes(lines) == codes
+
+
+# The register is zero, and grows, until a first round of the loop gives it an address.
+_SET_LATE = [
+    "CS2R R2, SRZ",
+    ".L_x_5:",
+    "ISETP.NE.U32.AND P1, PT, R10, RZ, PT",
+    "@P1 BRA `(.L_x_6)",
+    "{source}",
+    ".L_x_6:",
+    _READ,
+    "IADD3 R2, P2, R2, 0x440, RZ",
+    "IADD3.X R3, RZ, R3, RZ, P2, !PT",
+    "BRA `(.L_x_5)",
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "wait", "codes"),
+    [
+        ("LDC.64 R2, c[0x0][0x228]", [], []),
+        ("LDC.64 R2, c[0x0][0x210]", ["ACQBULK"], []),
+        ("LDC.64 R2, c[0x0][0x210]", [], ["before-wait"]),
+        ("LDG.E.64 R2, desc[UR4][R4.64]", ["ACQBULK"], ["unknown-provenance"]),
+        ("IMAD.WIDE.U32 R2, R10, 0x10, RZ", ["ACQBULK"], ["unknown-provenance"]),
+    ],
+    ids=["weight", "activation", "activation too early", "loaded address", "no address at all"],
+)
+def test_an_address_that_is_set_late_is_what_it_is_set_to(
+    source: str, wait: list[str], codes: list[str]
+) -> None:
+    lines = [*wait, *(line.format(source=source) for line in _SET_LATE), "EXIT"]
+    assert _codes(lines) == codes

@@ -188,8 +188,10 @@ class _Sources:
             for reason, memory in self._others(one, strong):
                 unknown = unknown or reason
                 memories.update({memory} if memory else ())
-            absolute = one.constant is not None and len(value.sums) > 1
-            if not one.roots and not absolute:
+            # A number without any root is what a register held before it got an address; whoever
+            # reads there faults, so the other alternatives, or pointers mixed into it, decide.
+            only_numbers = not one.roots and not hidden
+            if only_numbers and len(value.sums) == 1:
                 unknown = unknown or "no parameter is a part of its address"
         if not memories:
             unknown = unknown or "nothing is known of its parts"
