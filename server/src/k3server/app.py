@@ -22,6 +22,7 @@ from k3server.problem_json import problem_json
 from k3server.rate_limit import RateLimits
 from k3server.rendering import Pages
 from k3server.routes.blobs import blob_routes
+from k3server.routes.board import board_page_routes, board_routes
 from k3server.routes.comparisons import comparison_page_routes, comparison_routes
 from k3server.routes.discovery import discovery_routes
 from k3server.routes.downloads import download_routes
@@ -104,9 +105,11 @@ def create_app(settings: Settings, parts: Parts) -> FastAPI:
         query_routes(services),
         webhook_routes(services),
         comparison_routes(services),
+        board_routes(services),
         health_routes(services, metrics),
         static_routes(pages),
         discovery_routes(services, pages),
+        board_page_routes(services, pages),
         comparison_page_routes(services, pages),
         page_routes(services, pages),
     ):

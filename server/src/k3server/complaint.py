@@ -32,6 +32,7 @@ _EXPECTED: Final[dict[str, tuple[str, str]]] = {
         "Name the account that publishes the signing key, or leave the field out.",
     ),
     "reason": ("a sentence of 1 to 500 characters", "Say why, for the readers of the page."),
+    "wanted_id": ("16 lower-case hexadecimal digits", "Take it from /board."),
     "upload_id": ("32 lower-case hexadecimal digits", "The answer to POST /api/v1/uploads has it."),
     "number": ("a part number from 1 to 100000", "The upload says how many parts there are."),
     "size_bytes": ("a size in bytes of 1 or more", "`stat -c %s FILE` prints it."),

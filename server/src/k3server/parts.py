@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from k3server.account_ports import Accounts, KeyDirectory, Moderation
+from k3server.board_ports import Board
 from k3server.forge_ports import Outbox
 from k3server.ports import BlobLedger, BundleStore, Clock, SubmissionIndex, Verifier
 
@@ -25,6 +26,8 @@ class Parts:
     """Decisions of operators."""
     outbox: Outbox
     """What the forge is still to be told."""
+    board: Board
+    """Wanted evidence."""
     keys: KeyDirectory
     """Keys that accounts publish."""
     verifier: Verifier

@@ -72,5 +72,9 @@ class Settings:
     """Time between two looks at pull requests of which nothing was heard."""
     known_signers: frozenset[str] = frozenset()
     """Fingerprints (`SHA256:...`) of keys whose owner the operator knows."""
+    claim_lifetime_s: int = 7 * 24 * 3600
+    """How long a claim on the board holds."""
+    board_size: int = 500
+    """Things on the board that are shown."""
     page_size: int = 50
     """Submissions on one list page."""

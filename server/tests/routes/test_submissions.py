@@ -175,6 +175,9 @@ async def test_description_lists_every_route_with_its_problems(client: httpx.Asy
     description = (await client.get("/api/v1/openapi.json")).json()
     assert set(description["paths"]) == {
         "/api/v1/submissions/{submission_id}/retraction",
+        "/api/v1/board",
+        "/api/v1/board/{wanted_id}/claim",
+        "/api/v1/board/{wanted_id}/release",
         "/api/v1/webhooks/github",
         "/metrics",
         "/readyz",

@@ -14,6 +14,7 @@ __all__ = [
     "Owner",
     "PullRequest",
     "RepositoryPart",
+    "WantedId",
     "problem_schemas",
     "problems",
 ]
@@ -32,6 +33,9 @@ PullRequest = Annotated[int, Path(ge=1, le=10_000_000)]
 
 Commit = Annotated[str, Path(pattern=r"^[0-9a-f]{40}$", description="A full commit SHA.")]
 """A full commit SHA."""
+
+WantedId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="Id on the board.")]
+"""Something on the board."""
 
 Before = Annotated[
     int | None,

@@ -3,6 +3,7 @@
 from k3server.account_ports import KeyDirectory
 from k3server.adapters.sql.accounts import SqlAccounts
 from k3server.adapters.sql.blob_ledger import SqlBlobLedger
+from k3server.adapters.sql.board import SqlBoard
 from k3server.adapters.sql.database import Database
 from k3server.adapters.sql.index import SqlIndex
 from k3server.adapters.sql.moderation import SqlModeration
@@ -30,6 +31,7 @@ def parts_on(
         accounts=SqlAccounts(database),
         moderation=SqlModeration(database),
         outbox=SqlOutbox(database),
+        board=SqlBoard(database),
         keys=keys,
         verifier=verifier,
         clock=clock,

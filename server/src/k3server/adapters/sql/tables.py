@@ -22,6 +22,7 @@ __all__ = [
     "tokens",
     "upload_parts",
     "uploads",
+    "wanted",
     "witnesses",
 ]
 
@@ -200,4 +201,21 @@ deliveries: Final = sa.Table(
     METADATA,
     sa.Column("guid", sa.Text, primary_key=True),
     sa.Column("received_at_utc", Moment, nullable=False),
+)
+wanted: Final = sa.Table(
+    "wanted",
+    METADATA,
+    sa.Column("wanted_id", sa.Text, primary_key=True),
+    sa.Column("repository", sa.Text, nullable=False),
+    sa.Column("pull_request", sa.Integer, nullable=False),
+    sa.Column("commit_sha", sa.Text, nullable=False),
+    sa.Column("tier", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("cell_id", sa.Text, nullable=False),
+    sa.Column("note", sa.Text, nullable=False),
+    sa.Column("asked_by", sa.Text, nullable=False),
+    sa.Column("asked_at_utc", Moment, nullable=False),
+    sa.Column("claimed_by", sa.Text),
+    sa.Column("claimed_until_utc", Moment),
+    sa.Column("closed_at_utc", Moment),
 )
