@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from k3decode.dims import K3Dims
-from k3decode.host.inputs import KernelInputError
+from k3decode.host.inputs import KernelInputError, UnsupportedGpuError
 from k3decode.ops.mla_combine import launch as combine
 from k3decode.ops.mla_decode import launch as decode
+from k3decode.ops.mla_decode.config import MlaDecodeConfig, MlaDecodeTogetherConfig
 from k3decode.ops.mla_decode.schedule import SplitRule
+from k3decode.ops.mla_decode_blackwell.config import MlaDecodeBlackwellConfig
 from k3decode.ops.mla_prepare import launch as prepare
 from k3decode.ops.mla_query import launch as query
 
@@ -97,6 +99,42 @@ def test_mla_decode_refuses_rows_that_are_no_requests() -> None:
     assert "expected a CUDA device, found cpu" in text
 
 
+@pytest.mark.parametrize(
+    ("architecture", "heads", "tokens", "expected", "block"),
+    [
+        ("sm_90a", 12, 1, MlaDecodeConfig, 16),
+        ("sm_90a", 12, 2, MlaDecodeTogetherConfig, 32),
+        ("sm_100a", 12, 1, MlaDecodeBlackwellConfig, 16),
+        ("sm_103a", 6, 8, MlaDecodeBlackwellConfig, 48),
+        ("sm_103a", 96, 2, MlaDecodeBlackwellConfig, 96),
+    ],
+)
+def test_mla_decode_chooses_by_gpu_and_by_rows_of_a_request(
+    architecture: str, heads: int, tokens: int, expected: type, block: int
+) -> None:
+    config = decode.config_for(DIMS, "bf16")
+    chosen = decode.chosen_config(config, heads, tokens, architecture)
+    assert type(chosen) is expected
+    if isinstance(chosen, MlaDecodeBlackwellConfig):
+        assert chosen.columns == block
+    else:
+        assert getattr(chosen, "query_block", chosen.head_block) == block
+
+
+def test_a_gpu_without_a_kernel_is_refused_where_parts_are_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config, gpu = decode.config_for(DIMS, "e4m3"), torch.device("cuda")
+    found = {"capability": (10, 3)}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _gpu: found["capability"])
+    assert decode.split_rule(config, gpu) == SplitRule(128, 1, together=True)
+    found["capability"] = (9, 0)
+    assert decode.split_rule(config, gpu) == SplitRule(32, 2, together=True)
+    found["capability"] = (12, 0)
+    with pytest.raises(UnsupportedGpuError, match=r"found compute capability 12\.0"):
+        decode.split_rule(config, gpu)
+
+
 def test_mla_combine_refuses_what_its_variant_does_not_make() -> None:
     config = combine.config_for(DIMS, "parts", "values")
     with pytest.raises(KernelInputError) as refusal:
@@ -123,10 +161,28 @@ def test_mla_combine_refuses_more_parts_than_it_weighs() -> None:
         )
 
 
+def test_mla_combine_refuses_partials_that_are_not_of_whole_requests() -> None:
+    config = combine.config_for(DIMS, "parts", "latents")
+    rule = SplitRule(16, 2, together=True)
+    with pytest.raises(
+        KernelInputError,
+        match="expected 6 to 483 partials for 6 rows, a multiple of 3, found 7",
+    ):
+        combine.mla_combine(
+            partials(7, 1),
+            torch.zeros(6, 1, DIMS.kv_lora_rank),
+            config=config,
+            cut=combine.CutRows(torch.zeros(2, dtype=torch.int32), rule, 3),
+            out_lse=torch.zeros(6, 1),
+        )
+
+
 def test_configs_refuse_what_the_kernels_cannot_hold() -> None:
     config = decode.config_for(DIMS, "bf16")
     with pytest.raises(ValueError, match="take fewer stages"):
         dataclasses.replace(config, stages=6)
+    with pytest.raises(ValueError, match="expected at least 3 stages, found 2"):
+        dataclasses.replace(decode.together_config(config), stages=2)
     with pytest.raises(ValueError, match="each of four warps takes a quarter"):
         dataclasses.replace(config, latent=500)
     with pytest.raises(ValueError, match="a warp sums the squares of one norm"):
