@@ -43,4 +43,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "sQkv[t, None, None], sDecay[t, None]",
         "sQkv[t, None, None], sDecay[0, None]",
     ),
+    Mutant(
+        "kda",
+        "square_of_one_cta_forgotten",
+        "for other in cutlass.range_constexpr(1, c.split):",
+        "for other in cutlass.range_constexpr(1, c.split - 1):",
+    ),
+    Mutant(
+        "kda",
+        "shares_not_given_to_the_last_cta",
+        "for peer in cutlass.range_constexpr(self.config.split):",
+        "for peer in cutlass.range_constexpr(self.config.split - 1):",
+    ),
 )

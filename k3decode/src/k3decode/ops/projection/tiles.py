@@ -48,12 +48,12 @@ m    blocks columns tile   ring split phase unit reason
  1     1-24     inf 1x1x14    3     4    14   64 18 x 4 CTAs of 1 block; 288 x 7168: 3.5 us
  1    41-60     inf 1x1x8     4     4    16   64 56 x 4 CTAs of 1 block; 896 x 3584: 3.9 us
  1  133-264     inf 1x2x7     4     1    28   64 101 CTAs of 2 blocks; 3216 x 7168: 13.9 us
- 1  265-396     inf 1x3x4     7     1    16   64 131 CTAs of 3 blocks; a layer 0.5 us less than ring 6
+ 1  265-396     inf 1x3x4     7     1    16   64 131 CTAs of 3 blocks; of a layer 0.5 us
  1  397-528     inf 1x4x4     6     1    24   64 112 CTAs of 4 blocks; most of 7168 x 1536 early
  1  529-660     inf 1x5x3     4     1    27   64 128 CTAs of 5 blocks; 10240 x 7168: 38.0 us
  1  661-inf     inf 1x10x1    6     1    28   64 128 CTAs of 10 blocks; 20480 x 7168: 72.8 us
  2  133-264     inf 1x2x7     4     1    28   64 101 CTAs of 2 blocks; 3216 x 7168: 14.6 us
- 2  265-396     inf 1x3x4     7     1    16   64 131 CTAs of 3 blocks; a layer 1.0 us less than ring 6
+ 2  265-396     inf 1x3x4     7     1    16   64 131 CTAs of 3 blocks; of a layer 1.0 us
  8    1-132     256 1x2x2     2     1     2   64 48 CTAs of 2 blocks; 1536 x 128: 1.6 us
  8     1-24     inf 1x1x14    3     4    14   64 18 x 4 CTAs of 1 block; 288 x 7168: 3.9 us
  8    25-40     inf 1x1x7     4     4    14   64 35 x 4 CTAs of 1 block; 560 x 7168: 4.8 us

@@ -18,4 +18,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "score = _sigmoid(mLogits[row, mine])",
         "score = _sigmoid(mLogits[row, mine]) + mBias[mine]",
     ),
+    Mutant(
+        "router",
+        "list_not_moved_on",
+        "keys[j] = following if moves else keys[j]",
+        "keys[j] = Int32(_TAKEN) if moves else keys[j]",
+    ),
 )
