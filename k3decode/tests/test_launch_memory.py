@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from k3decode.launch_memory import LaunchMemory, metered, tensors_in
-from k3decode.op import Op
 
 
 @dataclass(frozen=True)
@@ -15,18 +14,24 @@ class _Pair:
     second: Tensor
 
 
-def _launch(rows: Tensor, pair: _Pair, scratch: Tensor, *, factor: float) -> None:
+@dataclass(frozen=True)
+class _Scratch:
+    sums: Tensor
+
+    @property
+    def bytes(self) -> int:
+        return int(self.sums.numel())
+
+
+def _launch(rows: Tensor, pair: _Pair, scratch: _Scratch, *, factor: float) -> None:
     rows.mul_(factor)
-
-
-OP = Op(name="doubled", launch=_launch, cases=(), variants={}, workspaces=frozenset({"scratch"}))
 
 
 def test_allocations_behind_arguments_count_once_and_whole() -> None:
     memory = LaunchMemory()
     whole = torch.ones(8, 4)
-    launch = metered(OP, _launch, memory, torch.device("cpu"))
-    scratch = torch.empty(100, dtype=torch.uint8)
+    launch = metered(_launch, memory, torch.device("cpu"))
+    scratch = _Scratch(torch.empty(100, dtype=torch.uint8))
     launch(whole[:2], _Pair(whole[2:4], torch.zeros(3)), scratch, factor=2.0)
     assert (memory.argument_bytes, memory.workspace_bytes) == (8 * 4 * 4 + 3 * 4 + 100, 100)
     assert memory.allocated_bytes is None

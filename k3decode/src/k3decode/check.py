@@ -80,7 +80,7 @@ def check_case(
         late: makes a launch one whose inputs arrive late; None for none.
     """
     memory = LaunchMemory()
-    used = metered(op, launch, memory, device)
+    used = metered(launch, memory, device)
     try:
         trial = case.prepare(used if late is None else late(used), device)
         trial.run()

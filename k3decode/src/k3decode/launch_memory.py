@@ -1,22 +1,32 @@
 """Device memory of launches: what their arguments occupy, and what they take beside it.
 
-A launch may use its inputs, its outputs and the workspaces that are parameters of their own;
-allocating anything itself is a fault, which the check reports. Counted is what torch's allocator
-hands out. What a driver keeps for a loaded module or for spilled registers is not in it.
+A launch may use its inputs, its outputs and workspaces, which are parameters of their own and say
+how many `bytes` they are; allocating anything itself is a fault, which the check reports. Counted
+is what torch's allocator hands out. What a driver keeps for a loaded module or for spilled
+registers is not in it.
 """
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from k3decode.op import Launch, Op
+from k3decode.op import Launch
 
 __all__ = ["LaunchMemory", "metered", "tensors_in"]
+
+
+@runtime_checkable
+class _Workspace(Protocol):
+    """Memory between kernels, of one launch or of two."""
+
+    @property
+    def bytes(self) -> int:
+        """Device memory that it takes."""
 
 
 @dataclass
@@ -26,7 +36,7 @@ class LaunchMemory:
     argument_bytes: int = 0
     """Allocations behind all tensors that were passed, each once."""
     workspace_bytes: int = 0
-    """Of them, tensors of parameters that the op lists as workspaces."""
+    """Of them, workspaces."""
     allocated_bytes: int | None = None
     """Taken by a launch itself; None where nothing counts it."""
 
@@ -40,14 +50,14 @@ class LaunchMemory:
         )
 
 
-def metered(op: Op, launch: Launch, memory: LaunchMemory, device: torch.device) -> Launch:
-    """The launch, which notes in `memory` what it uses; its parameters are those of the op's."""
+def metered(launch: Launch, memory: LaunchMemory, device: torch.device) -> Launch:
+    """The launch, which notes in `memory` what it uses."""
     signature = inspect.signature(launch)
 
     @wraps(launch)
     def launch_and_note(*positional: Any, **named: Any) -> None:
         arguments = signature.bind(*positional, **named).arguments
-        _note_arguments(op, arguments, memory)
+        _note_arguments(arguments, memory)
         if device.type != "cuda":
             launch(*positional, **named)
             return
@@ -69,13 +79,14 @@ def tensors_in(value: object) -> Iterator[Tensor]:
             yield from tensors_in(item)
 
 
-def _note_arguments(op: Op, arguments: Mapping[str, object], memory: LaunchMemory) -> None:
+def _note_arguments(arguments: Mapping[str, object], memory: LaunchMemory) -> None:
     storages: dict[int, int] = {}
     workspace = 0
-    for name, value in arguments.items():
+    for value in arguments.values():
         for tensor in tensors_in(value):
             storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-            workspace += tensor.numel() * tensor.element_size() if name in op.workspaces else 0
+        if isinstance(value, _Workspace):
+            workspace += value.bytes
     memory.argument_bytes = max(memory.argument_bytes, sum(storages.values()))
     memory.workspace_bytes = max(memory.workspace_bytes, workspace)
 

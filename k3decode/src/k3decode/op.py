@@ -110,11 +110,6 @@ class Op:
     """Variants that CI compiles; without any, the last one named."""
     weights: frozenset[str] = frozenset()
     """Launch parameters that no step writes: they may be read before a producer has finished."""
-    workspaces: frozenset[str] = frozenset()
-    """Launch parameters that are neither input nor output: memory that kernels pass to each other.
-
-    A launch takes no device memory but its parameters; the check measures that.
-    """
     replay: Replay | None = None
     """None: recorded calls of this op cannot be judged yet."""
 
