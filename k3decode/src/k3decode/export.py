@@ -14,13 +14,21 @@ from typing import Any
 
 from k3decode.host.inputs import ARCHITECTURES
 from k3decode.host.kernel_library import KernelKey, write_index
+from k3decode.op import Part
 from k3decode.registry import OPS, op_named
 
 __all__ = ["export_kernels", "main"]
 
+_ALL = Part()
+
 
 def export_kernels(
-    folder: Path, ops: Sequence[str], architectures: Sequence[str], *, apparatus: bool = False
+    folder: Path,
+    ops: Sequence[str],
+    architectures: Sequence[str],
+    *,
+    apparatus: bool = False,
+    part: Part = _ALL,
 ) -> list[KernelKey]:
     """Compile all variants of some ops and write them.
 
@@ -29,6 +37,7 @@ def export_kernels(
         ops: names; those without a kernel are an error.
         architectures: compilation targets.
         apparatus: whether to write the kernels of check and bench, too.
+        part: of the variants; a folder for each part.
 
     Returns:
         What was written.
@@ -40,7 +49,7 @@ def export_kernels(
     compiling += _apparatus() if apparatus else []
     kernels = [
         kernel
-        for compile_all in compiling
+        for compile_all in part.taken(compiling)
         for architecture in architectures
         for kernel in _parts(compile_all(architecture))
     ]
@@ -73,10 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("op", nargs="*", help="ops to compile; all of them by default")
     parser.add_argument("--architecture", action="append", choices=list(ARCHITECTURES.values()))
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th of the variants")
     parser.add_argument("--apparatus", action="store_true", help="kernels of check and bench, too")
     options = parser.parse_args(arguments)
     try:
         ops = [op_named(name).name for name in options.op] or [op.name for op in OPS]
+        part = Part.of(options.part)
     except ValueError as error:
         parser.error(str(error))
     written = export_kernels(
@@ -84,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ops,
         options.architecture or list(ARCHITECTURES.values()),
         apparatus=options.apparatus,
+        part=part,
     )
     size = sum((options.folder / f"{key.symbol}.o").stat().st_size for key in written)
     print(f"{len(written)} kernels, {size / 1e6:.1f} MB, in {options.folder}")
