@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m k3decode.mutants", description=__doc__)
     parser.add_argument("op", nargs="*", help="ops whose mutants run; all of them by default")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="keep results there")
+    parser.add_argument("--jobs", type=int, default=_PARALLEL, help="mutants at a time")
     parser.add_argument("--commit", default="", help="commit of the code that runs")
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in MUTANTS if not options.op or mutant.op in options.op]
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show(chosen, kept_results(options.keep))
     facts = circumstances(options.commit, "python -m k3decode.mutants")
     records = []
-    with ThreadPoolExecutor(_PARALLEL) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         for record in pool.map(_run, chosen):
             records.append({**record, **facts})
             print(json.dumps(records[-1]), flush=True)
