@@ -16,6 +16,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from k3decode.cost import Cost
 from k3decode.dims import K3Dims
 from k3decode.formats import MXFP4_GROUP, unpack_mxfp4
 from k3decode.host.inputs import MAX_ROWS
@@ -181,11 +182,15 @@ def _prepare(shape: _Shape, draws: Iterator[int], launch: Launch, device: torch.
             judge_bitwise("counters", arrived & _COUNT, torch.zeros_like(arrived)),
         )
 
-    served = _served(before, c)
-    experts_read = int(before.experts[served].unique().numel())
-    cost = experts_cost(c, shape.rows, served_slots=int(served.sum()), experts=experts_read)
-    facts = {"experts": experts_read, "slots": int(served.sum())}
+    cost, facts = _counts(before, c, shape.rows)
     return Trial(run=run, judge=judge, cost=cost, facts=facts)
+
+
+def _counts(inputs: _Inputs, config: ExpertsConfig, rows: int) -> tuple[Cost, dict[str, int]]:
+    served = _served(inputs, config)
+    slots, experts = int(served.sum()), int(inputs.experts[served].unique().numel())
+    cost = experts_cost(config, rows, served_slots=slots, experts=experts)
+    return cost, {"experts": experts, "slots": slots}
 
 
 def _expected(shape: _Shape, inputs: _Inputs, stored: _Bytes, dtype: torch.dtype) -> Tensor:
