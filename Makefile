@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve serve-full test lint format types contracts schema schema-check test-house test-unit \
 	test-kernels test-engine test-env kernels mutants error-rates test-mutations \
-	lock client-cost bench-agreement clean
+	soak lock client-cost bench-agreement clean
 
 ##@ Use
 help: ## List every target with a sentence.
@@ -142,6 +142,11 @@ bench-agreement: ## Measure whether the load client and vllm bench serve agree o
 error-rates: ## Write bundle/ERROR_RATES.md: how often a verdict on speed is wrong.
 	$(INSTALLED)
 	$(DEV)/python -m k3bundle_testing.error_rates bundle/ERROR_RATES.md
+
+soak: ## Load and kill a real registry on loopback, and write what came of it; takes half an hour.
+	$(INSTALLED)
+	$(DEV)/python -m k3server_testing.soak --commit "$$(git rev-parse HEAD)" \
+		--out server/benchmarks/soak.json
 
 lock: ## Make all locks under requirements/ again; UPGRADE=1 takes newer versions.
 	@$(HOUSE) lock --wheels "$(WHEELS)" --upgrade "$(UPGRADE)"

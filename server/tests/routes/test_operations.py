@@ -1,9 +1,11 @@
 """What whoever looks after a registry, and its clients' caches, rely on."""
 
+import json
 import re
 from pathlib import Path
 
 import httpx
+import jsonschema
 import pytest
 
 from k3server.openapi_export import main
@@ -96,3 +98,24 @@ async def test_description_refers_to_records_that_it_has(client: httpx.AsyncClie
     named = set(re.findall(r"#/components/schemas/(\w+)", text))
     assert "ProblemAnswer" in named
     assert named <= set(described)
+
+
+async def test_host_header_reaches_no_page(client: httpx.AsyncClient, registry: Registry) -> None:
+    made = (await registry.submit(client, example_document())).json()
+    for page in ("/", f"/submissions/{made['submission_id']}", "/feed.atom", "/board"):
+        answer = await client.get(page, headers={"Host": "evil.example"})
+        assert answer.status_code == 200
+        assert "evil.example" not in answer.text + str(answer.headers)
+
+
+def test_every_json_body_has_an_example_that_fits_its_schema() -> None:
+    described = json.loads(DESCRIPTION.read_text())
+    bodies = [
+        operation["requestBody"]["content"]["application/json"]
+        for path in described["paths"].values()
+        for operation in path.values()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    ]
+    assert len(bodies) == 5
+    for body in bodies:
+        jsonschema.validate(body["example"], body["schema"])

@@ -10,7 +10,7 @@ from k3server.board_ports import Wanted
 from k3server.errors import Problem, PublicError
 from k3server.rendering import Pages
 from k3server.request_body import read_record
-from k3server.routes.parameters import WantedId, problems
+from k3server.routes.parameters import WantedId, json_body, problems
 from k3server.services import Services
 from k3server.wire_board import BoardAnswer, WantedAnswer, WantedRequest, wanted_answer
 
@@ -35,12 +35,15 @@ def board_routes(services: Services) -> APIRouter:
         "",
         response_model=WantedAnswer,
         responses=problems(*_BODY_PROBLEMS),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": WantedRequest.model_json_schema()}},
-            }
-        },
+        openapi_extra=json_body(
+            WantedRequest,
+            repository="vllm-project/vllm",
+            pull_request=12345,
+            commit_sha="0123456789abcdef0123456789abcdef01234567",
+            tier="standard",
+            subject="k3-nvfp4",
+            note="On a GB300, please.",
+        ),
     )
     async def ask_for(request: Request) -> WantedAnswer:
         """Put something on the board; needs a token with the scope `moderate`."""

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from k3server.request_body import read_record
-from k3server.routes.parameters import problems
+from k3server.routes.parameters import json_body, problems
 from k3server.services import Services
 from k3server.wire import NonceAnswer, NonceRequest, nonce_answer
 
@@ -19,12 +19,13 @@ def nonce_routes(services: Services) -> APIRouter:
         status_code=201,
         response_model=NonceAnswer,
         responses=problems(400, 408, 411, 413, 422, 507),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": NonceRequest.model_json_schema()}},
-            }
-        },
+        openapi_extra=json_body(
+            NonceRequest,
+            repository="vllm-project/vllm",
+            pull_request=12345,
+            commit_sha="0123456789abcdef0123456789abcdef01234567",
+            plan_sha256="cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd",
+        ),
     )
     async def issue_nonce(request: Request) -> NonceAnswer:
         """A nonce for one run of one plan on one change."""

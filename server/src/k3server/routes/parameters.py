@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
 
-from k3bundle.record import MAX_SAFE_INTEGER
+from k3bundle.record import MAX_SAFE_INTEGER, Record
 from k3server.wire import ProblemAnswer
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "PullRequest",
     "RepositoryPart",
     "WantedId",
+    "json_body",
     "problem_schemas",
     "problems",
 ]
@@ -69,6 +70,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         for status in sorted({*statuses, 429})
     }
+
+
+def json_body(record: type[Record], **example: Any) -> dict[str, Any]:
+    """The description of a JSON request body, which a route reads itself and strictly."""
+    content = {"schema": record.model_json_schema(), "example": example}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
 def problem_schemas() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from starlette.concurrency import run_in_threadpool
 
 from k3server.errors import Problem, PublicError
 from k3server.request_body import read_record
-from k3server.routes.parameters import Digest, problems
+from k3server.routes.parameters import Digest, json_body, problems
 from k3server.routes.submissions import find_submission
 from k3server.services import Services
 from k3server.wire import RetractionRequest, SubmissionAnswer, submission_answer
@@ -22,12 +22,10 @@ def retraction_routes(services: Services) -> APIRouter:
         "/{submission_id}/retraction",
         response_model=SubmissionAnswer,
         responses=problems(400, 401, 403, 404, 408, 411, 413, 422, 503, 507),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": RetractionRequest.model_json_schema()}},
-            }
-        },
+        openapi_extra=json_body(
+            RetractionRequest,
+            reason="The driver was another one than recorded.",
+        ),
     )
     async def retract_submission(submission_id: Digest, request: Request) -> SubmissionAnswer:
         """Take a submission back: it stays readable with the reason, and is no evidence any more.

@@ -7,7 +7,7 @@ from k3server.errors import Problem, PublicError
 from k3server.identification import Caller
 from k3server.intake import Claim
 from k3server.request_body import read_record
-from k3server.routes.parameters import Digest, problems
+from k3server.routes.parameters import Digest, json_body, problems
 from k3server.services import Services
 from k3server.submission import Submission
 from k3server.wire import SubmissionAnswer, SubmissionRequest, submission_answer
@@ -28,12 +28,14 @@ def submission_routes(services: Services) -> APIRouter:
             200: {"model": SubmissionAnswer},
             **problems(400, 401, 403, 404, 408, 411, 413, 422, 503, 507),
         },
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": SubmissionRequest.model_json_schema()}},
-            }
-        },
+        openapi_extra=json_body(
+            SubmissionRequest,
+            blob_sha256="abababababababababababababababababababababababababababababababab",
+            repository="vllm-project/vllm",
+            pull_request=12345,
+            commit_sha="0123456789abcdef0123456789abcdef01234567",
+            github_account="octocat",
+        ),
     )
     async def make_submission(request: Request, response: Response) -> SubmissionAnswer:
         """Verify and index: 201 when it is new, 200 with the same answer when it was there."""

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from k3server.errors import Problem, PublicError
 from k3server.request_body import content_length, pieces_of, read_record
-from k3server.routes.parameters import problems
+from k3server.routes.parameters import json_body, problems
 from k3server.services import Services
 from k3server.upload_intake import UploadState
 from k3server.wire import BlobAnswer, UploadAnswer, UploadRequest
@@ -34,12 +34,11 @@ def upload_routes(services: Services) -> APIRouter:
         status_code=201,
         response_model=UploadAnswer,
         responses=problems(400, 408, 411, 413, 422, 503, 507),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": UploadRequest.model_json_schema()}},
-            }
-        },
+        openapi_extra=json_body(
+            UploadRequest,
+            blob_sha256="abababababababababababababababababababababababababababababababab",
+            size_bytes=150_000_000,
+        ),
     )
     async def open_upload(request: Request) -> UploadAnswer:
         """Open an upload, or go on with the one of the same archive: `received` says what came."""
