@@ -13,6 +13,7 @@ from k3server.adapters.sql.moderation import SqlModeration
 from k3server.bearer import make_token
 from k3server.document import SubmissionDocument
 from k3server_testing.example_document import EXAMPLE_FINGERPRINT, example_document
+from k3server_testing.example_verdict import example_verdict
 from k3server_testing.registry import Registry
 
 OTHER_FINGERPRINT = "SHA256:" + "B" * 43
@@ -206,6 +207,24 @@ async def test_retraction_is_for_the_own_account_and_for_moderators(
     assert (await retract(moderator)).status_code == 200
     page = await client.get(f"/submissions/{made.json()['submission_id']}")
     assert "Retracted: Wrong driver." in page.text
+
+
+async def test_pull_page_leads_with_what_was_not_taken_back(
+    client: httpx.AsyncClient, registry: Registry
+) -> None:
+    await registry.submit(client, run(1), github_account="alice")
+    own = token(registry, "lab")
+    failed = example_document(example_verdict("FAIL"), run_id="2" * 32)
+    made = (await registry.submit(client, failed, token=own)).json()
+    assert 'class="verdict fail"' in (await client.get("/example/engine/pull/7")).text
+    await client.post(
+        f"/api/v1/submissions/{made['submission_id']}/retraction",
+        json={"reason": "Wrong driver."},
+        headers={"Authorization": f"Bearer {own}"},
+    )
+    page = (await client.get("/example/engine/pull/7")).text
+    assert 'class="verdict pass"' in page
+    assert made["submission_id"] in page
 
 
 async def test_quarantined_submission_is_shown_nowhere(

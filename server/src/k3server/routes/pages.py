@@ -73,6 +73,8 @@ def _change_routes(router: APIRouter, services: Services, pages: Pages) -> None:
             repository=(rows or playground)[0].change.repository,
             pull_request=pull_request,
             groups=by_commit(rows),
+            # What was taken back is no verdict any more, where there is another one.
+            newest=next((row for row in rows if row.state == "visible"), rows[0] if rows else None),
             older=_older(rows, limit),
             playground=playground,
             good=await run_in_threadpool(index.latest_good, repository, pull_request),
