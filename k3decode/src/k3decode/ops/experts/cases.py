@@ -2,9 +2,10 @@
 
 Weights are random bytes, so that every E2M1 code occurs, with scales that keep sums in range; the
 reference sees them through `formats`, not through the kernels' order. Corner cases and the sweep
-over the rows have few small experts and pass through the same code; production cases draw K3's 896.
-Between padded rows stands NaN, and so it does in workspace that no slot uses. Each preparation of a
-production case draws other experts, so that timed copies read other weights.
+over the rows have few small experts and pass through the same code; production cases draw K3's 896,
+with equal chances or some of them more often. Between padded rows stands NaN, and so it does in
+workspace that no slot uses. Each preparation of a production case draws other experts, so that
+timed copies read other weights.
 Not here: an expert twice in one row, which no router makes.
 """
 
@@ -72,6 +73,8 @@ class _Shape:
     ranks: int
     row_padding: int = 0
     wide_scales: bool = False
+    skew: float = 0.0
+    """Expert e is drawn in proportion to (e + 1) ** -skew."""
     alter_weights: Callable[[_Bytes], None] | None = None
     alter: Callable[[_Inputs], None] | None = None
 
@@ -116,7 +119,11 @@ def _inputs(shape: _Shape, seed: int) -> _Inputs:
     latent = poisoned(shape.rows, width, dtype=torch.bfloat16, device=torch.device("cpu"))
     used = torch.randn(shape.rows, c.latent_size, generator=generator)
     latent[:, : c.latent_size] = used.to(torch.bfloat16)
-    scores = torch.rand(shape.rows, c.num_experts, generator=generator)
+    # Sums of the logarithms of popularity and of Gumbel noise: the largest are a draw without
+    # replacement.
+    uniform = torch.rand(shape.rows, c.num_experts, generator=generator).clamp_min(1e-9)
+    popularity = torch.arange(1, c.num_experts + 1).log().mul(-shape.skew)
+    scores = popularity - (-uniform.log()).log()
     shares = torch.rand(shape.rows, c.top_k, generator=generator)
     inputs = _Inputs(
         latent=latent,
@@ -357,6 +364,10 @@ def _cases() -> tuple[Case, ...]:
         _case(f"tp{ranks}_m{rows}", "production", _Shape(rows, _DIMS, ranks))
         for ranks, batches in _SERVED.items()
         for rows in batches
+    ]
+    cases += [
+        _case(f"tp8_m{rows}_skewed", "production", _Shape(rows, _DIMS, ranks=8, skew=1.0))
+        for rows in (16, 64)
     ]
     cases += [_case(f"rows_m{rows}", "rows", small(rows)) for rows in range(1, MAX_ROWS + 1)]
     return tuple(cases)
