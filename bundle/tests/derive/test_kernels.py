@@ -121,6 +121,15 @@ def test_a_sealed_run_verifies_and_is_as_strict_as_its_tier() -> None:
     assert report.verdict.status == "PASS"
 
 
+def test_a_package_is_no_evidence_of_a_tier_that_serves() -> None:
+    files = seal(files_of(good_kernel_records()), example_signer(), SEALED_AT_UTC)
+    (finding,) = verify(files, Policy(minimum_tier="smoke")).findings
+    assert (finding.code, finding.why) == (
+        "policy-tier",
+        "Expected tier smoke or above, found kernels.",
+    )
+
+
 @pytest.mark.parametrize("outcome", ["failed", "errored"])
 def test_one_wrong_case_fails_the_run_and_takes_the_times_with_it(outcome: str) -> None:
     wrong: dict[str, Any] = {

@@ -121,6 +121,8 @@ def test_a_line_over_several_cells_says_what_a_reader_must_not_miss() -> None:
     assert found_of(mixed, "default: 1 GPU") == ("measured", "1 not measured, 1 faster")
     stock = run_of(plan_with(part), candidate_path="stock")
     assert found_of(stock, "default: 1 GPU")[0] == "measures_stock"
+    assert found_of(stock, "up to 64") == ("not_measured", "no timed cell counts")
+    assert found_of(stock, "compute capability 9.0")[0] == "not_measured"
 
 
 def test_a_lost_feature_and_other_answers_are_no_condition_of_use() -> None:

@@ -102,7 +102,7 @@ def conditions_view(records: RunRecords, verdict: Verdict, seal: SealView | None
         only=plan.only_deployments,
         trust=trust_of(seal)[0],
         lines=(
-            *_accelerators(records),
+            *_accelerators(records, judged),
             *(() if plan.pairing == "package" else _serving(plan, judged)),
             *_features(judged),
         ),
@@ -113,8 +113,9 @@ def conditions_view(records: RunRecords, verdict: Verdict, seal: SealView | None
     )
 
 
-def _accelerators(records: RunRecords) -> Iterable[ConditionLine]:
+def _accelerators(records: RunRecords, judged: Sequence[_Judged]) -> Iterable[ConditionLine]:
     gpus = records.environment.gpus
+    shown: State = "measured" if any(map(_is_believed, judged)) else _NOT_MEASURED
     declared = records.plan.scope.compute_capabilities
     here = {gpu.compute_capability: gpu.name for gpu in gpus}
     for capability in declared or sorted(here):
@@ -123,11 +124,21 @@ def _accelerators(records: RunRecords) -> Iterable[ConditionLine]:
         yield ConditionLine(
             "GPU",
             f"compute capability {capability}",
-            "measured" if name else _NOT_MEASURED,
+            shown if name else _NOT_MEASURED,
             found or "not in this machine",
         )
     if not gpus and not declared:
-        yield ConditionLine("GPU", "none needed", "measured", records.environment.cpu_model)
+        yield ConditionLine("GPU", "none needed", shown, records.environment.cpu_model)
+
+
+def _is_believed(one: _Judged) -> bool:
+    """Whether a cell ran, and its numbers are of what was to be measured."""
+    return one.condition.state not in {
+        "measures_stock",
+        "not_judged",
+        "not_measured",
+        "not_claimed",
+    }
 
 
 def _serving(plan: Plan, judged: Sequence[_Judged]) -> Iterable[ConditionLine]:
@@ -196,7 +207,9 @@ def _is_timed(one: _Judged) -> bool:
 
 def _bounds(plan: Plan, judged: Sequence[_Judged]) -> Iterable[ConditionLine]:
     """The largest load that is claimed, beside the largest that was measured."""
-    ran = [one.planned for one in judged if isinstance(one.planned, ServingCell)]
+    ran = [
+        one.planned for one in judged if isinstance(one.planned, ServingCell) and _is_believed(one)
+    ]
     scope = plan.scope
     for dimension, claimed, found in (
         ("Requests in flight", scope.maximum_concurrency, [one.concurrency for one in ran]),
@@ -211,7 +224,7 @@ def _bounds(plan: Plan, judged: Sequence[_Judged]) -> Iterable[ConditionLine]:
             dimension,
             declared,
             "measured" if largest else _NOT_MEASURED,
-            f"measured at {values}{beyond}" if largest else "no timed cell ran",
+            f"measured at {values}{beyond}" if largest else "no timed cell counts",
         )
     if scope.prepared_limit is not None:
         aside = sum(one.condition.state == "left_to_stock" for one in judged)

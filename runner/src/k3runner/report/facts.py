@@ -1,5 +1,7 @@
 """Facts around a run, as labelled text. Pure."""
 
+from collections import Counter
+
 from k3bundle.bundle import RunRecords
 from k3bundle.derive.earlier_runs import run_number
 from k3bundle.run import BootReady, BootStarted, BootStopped
@@ -92,7 +94,8 @@ def _model(records: RunRecords) -> tuple[tuple[str, str], ...]:
 
 def _machine(records: RunRecords) -> tuple[tuple[str, str], ...]:
     node = records.environment
-    gpus = ", ".join(gpu.name for gpu in node.gpus) or "none"
+    names = Counter(gpu.name for gpu in node.gpus)
+    gpus = ", ".join(f"{count} x {name}" for name, count in names.items()) or "none"
     facts = [
         ("CPU", f"{node.cpu_model}, {plural(node.cpu_count, 'CPU')} usable"),
         ("Memory", bytes_text(node.memory_bytes)),
