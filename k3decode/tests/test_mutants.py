@@ -45,6 +45,7 @@ def test_each_wait_of_a_chain_is_left_out_once() -> None:
     assert first.late
     assert second.late
     assert missing_waits("kda", "kda", "no wait") == ()
+    assert missing_waits("kda", "kda", f"{source}cooperative=True") == ()
     (beside, _) = missing_waits("kda", "kda_wide", source)
     assert (beside.name, beside.file) == ("wide_wait_1_forgotten", "../kda_wide/kernel.py")
 

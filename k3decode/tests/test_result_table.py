@@ -39,12 +39,12 @@ def _compiled(architecture: str) -> dict[str, object]:
 
 def test_the_last_record_of_a_case_counts() -> None:
     page = result_table([_check("m1", 0.9), _check("m1", 0.25, gpu="NVIDIA H200", commit="abc")])
-    assert "| `kda` | m1 | 0.25 |  |  |  |  | H200 | abc |" in page
+    assert "| `kda` | m1 | 0.25 | plain |  |  |  |  | H200 | abc |" in page
     assert "0.90" not in page
     assert "| `kda` | production | plain | 1 | 1 | 0.25 |" in page
 
 
-def test_exported_kernels_count_like_compiled_ones_and_late_inputs_do_not() -> None:
+def test_the_last_way_in_which_a_case_ran_is_shown() -> None:
     checks = [
         _check("m1", 0.1),
         _check("m1", 0.3, how="exported"),
@@ -64,7 +64,8 @@ def test_exported_kernels_count_like_compiled_ones_and_late_inputs_do_not() -> N
     }
     page = result_table([*checks, time])
     assert page.count("| `kda` | m1 |") == 1
-    assert "| `kda` | m1 | 0.30 | 7.50 | 2000 | 50.0 % | 1.25 | H200 | abc |" in page
+    row = "| `kda` | m1 | 0.50 | late inputs | 7.50 | 2000 | 50.0 % | 1.25 | H200 | abc |"
+    assert row in page
 
 
 def test_what_did_not_run_is_called_compiled() -> None:
@@ -76,7 +77,9 @@ def test_what_did_not_run_is_called_compiled() -> None:
 def test_a_failed_case_is_shown() -> None:
     failed = {**_check("m1", 0.0), "worst": None, "outcome": "failed"}
     page = result_table([failed])
-    assert "| `kda` | m1 | failed |" in page
+    assert "| `kda` | m1 | failed | plain |" in page
+    close = result_table([{**failed, "worst": 1.25}])
+    assert "| `kda` | m1 | 1.25 failed | plain |" in close
     assert "| `kda` | production | plain | 1 | 0 | 0.00 |" in page
 
 

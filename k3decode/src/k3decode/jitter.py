@@ -26,6 +26,7 @@ from k3decode.device.delayed_copy import CopyConfig, DelayedCopyKernel
 from k3decode.host.inputs import ARCHITECTURES
 from k3decode.kernel_folders import kernel_folders
 from k3decode.launch_memory import tensors_in
+from k3decode.mutant import starts_early
 from k3decode.op import Launch, Op
 
 __all__ = ["Chain", "Jitter", "chain_of", "compile_delays"]
@@ -59,13 +60,13 @@ class Chain:
     kernels: int
     """That its launch may run."""
     dependents: int
-    """Of them, launched before the kernel in front has ended: those that late inputs can catch."""
+    """Of them, those that start before the kernel in front has ended: late inputs catch them."""
 
     def sentence(self, op: str) -> str:
         """For a person."""
         if not self.dependents:
-            return f"{op}: in plain stream order, so late inputs cannot show a missing wait"
-        return f"{op}: {self.dependents} of {self.kernels} kernels are launched as dependents"
+            return f"{op}: no kernel starts early, so late inputs cannot show a missing wait"
+        return f"{op}: {self.dependents} of {self.kernels} kernels start early, as dependents"
 
 
 def chain_of(op: str, others: Sequence[str]) -> Chain:
@@ -76,11 +77,11 @@ def chain_of(op: str, others: Sequence[str]) -> Chain:
         others: names of all ops.
     """
     declared = [
-        one
+        one.dependent_launch and starts_early((folder / "kernel.py").read_text())
         for folder in kernel_folders(op, others)
         for one in read_declarations((folder / "audit.toml").read_text())
     ]
-    return Chain(len(declared), sum(one.dependent_launch for one in declared))
+    return Chain(len(declared), sum(declared))
 
 
 def compile_delays(architecture: str) -> tuple[Any, ...]:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Mutant", "missing_waits", "mutate"]
+__all__ = ["Mutant", "missing_waits", "mutate", "starts_early"]
 
 _WAIT = "cute.arch.griddepcontrol_wait()"
 _NO_WAIT = "pass"
+_COOPERATIVE = "cooperative=True"
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,26 @@ class Mutant:
     """Whether only inputs that arrive late can show it."""
 
 
+def starts_early(source: str) -> bool:
+    """Whether the device code of a `kernel.py` was seen to start before the kernel in front ended.
+
+    A cooperative launch was not: without its wait nothing changed (benchmarks/LOG.md).
+    """
+    return _WAIT in source and _COOPERATIVE not in source
+
+
 def missing_waits(op: str, folder: str, source: str) -> tuple[Mutant, ...]:
     """For each wait of dependent launches in a `kernel.py`, a mutant without it.
+
+    None for a kernel that does not start early: its wait cannot be missed.
 
     Args:
         op: whose launch runs the kernel.
         folder: where the file is; the op's own, or one named after it.
         source: its text.
     """
+    if not starts_early(source):
+        return ()
     prefix = folder.removeprefix(op).removeprefix("_")
     file = "kernel.py" if folder == op else f"../{folder}/kernel.py"
     return tuple(

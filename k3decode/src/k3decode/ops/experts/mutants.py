@@ -30,13 +30,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "experts",
-        "large_tokens_leave_the_range",
-        "Int32(0) if too_large else Int32(ACTIVATION_EXPONENT)",
-        "Int32(ACTIVATION_EXPONENT)",
-        file="gate_up.py",
-    ),
-    Mutant(
-        "experts",
         "nobody_waits_for_the_first_half_of_others",
         "while (seen ^ found) >= 0:",
         "while (seen ^ found) == 1:",

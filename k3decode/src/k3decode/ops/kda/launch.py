@@ -226,9 +226,12 @@ def variants(dims: K3Dims) -> dict[str, KdaConfig]:
     Without drafts there is one more variant for few requests.
     """
     heads = dims.num_attention_heads
-    found = {f"tp1_{heads}_heads": config_for(dims, heads)}
+    found = {
+        f"tp1_{heads}_heads": config_for(dims, heads),
+        f"tp1_{heads}_heads_few": config_for(dims, heads, requests=1),
+    }
     for ranks in (8, 16):
-        shard = heads // ranks
+        shard = dims.shard(ranks).num_attention_heads
         found[f"tp{ranks}_{shard}_heads_few"] = config_for(dims, shard, requests=1)
         for tokens in range(1, MAX_TOKENS + 1):
             name = f"tp{ranks}_{shard}_heads" + (f"_q{tokens}" if tokens > 1 else "")

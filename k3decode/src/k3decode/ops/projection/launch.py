@@ -69,7 +69,8 @@ def project(
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     nothing = torch.empty(0, 0, dtype=torch.float32, device=weight.device)
-    compile_variant(_config(rows, columns, tokens, situ, architecture), architecture)(
+    config = _config(rows, columns, tokens, situ, architecture, fp32_rows=fp32_rows)
+    compile_variant(config, architecture)(
         device_pointer(weight),
         device_pointer(activation),
         device_pointer(nothing if fp32_out is None else fp32_out),
@@ -89,9 +90,17 @@ def project(
 
 
 def _config(
-    rows: int, columns: int, tokens: int, situ: SituBounds | None, architecture: str
+    rows: int,
+    columns: int,
+    tokens: int,
+    situ: SituBounds | None,
+    architecture: str,
+    *,
+    fp32_rows: int,
 ) -> ProjectionConfig | WideConfig:
-    wide = wide_config_for(rows, columns, tokens, situ) if architecture == _HOPPER else None
+    wide = None
+    if architecture == _HOPPER:
+        wide = wide_config_for(rows, columns, tokens, situ, fp32_rows=fp32_rows)
     return wide or config_for(rows, columns, tokens, situ)
 
 
@@ -168,7 +177,9 @@ def variants(dims: K3Dims) -> dict[str, Callable[[str], Any]]:
         for tokens in range(1, MAX_ROWS + 1):
             config = config_for(shape.rows, shape.columns, tokens, situ)
             found[config.name] = partial(compile_variant, config)
-            wide = wide_config_for(shape.rows, shape.columns, tokens, situ)
+            wide = wide_config_for(
+                shape.rows, shape.columns, tokens, situ, fp32_rows=shape.fp32_rows
+            )
             if wide is not None:
                 found[wide.name] = partial(_compile_wide, wide, config)
     return found

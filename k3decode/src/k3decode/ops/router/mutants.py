@@ -14,12 +14,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "router",
-        "bias_in_the_weights",
-        "score = _sigmoid(mLogits[row, mine])",
-        "score = _sigmoid(mLogits[row, mine]) + mBias[mine]",
-    ),
-    Mutant(
-        "router",
         "list_not_moved_on",
         "keys[j] = following if moves else keys[j]",
         "keys[j] = Int32(_TAKEN) if moves else keys[j]",
