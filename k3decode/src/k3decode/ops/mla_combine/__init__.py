@@ -4,8 +4,9 @@ from functools import partial
 
 from k3decode.dims import K3Dims
 from k3decode.op import Op
-from k3decode.ops.mla_combine.cases import CASES, replay
+from k3decode.ops.mla_combine.cases import CASES
 from k3decode.ops.mla_combine.launch import compile_variant, mla_combine, variants
+from k3decode.ops.mla_combine.trial import replay
 
 __all__ = ["OP"]
 
