@@ -1,6 +1,7 @@
 """Lines of a kernel package become records, or a sentence says which line is none."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +44,53 @@ def test_a_line_becomes_a_record_and_its_texts_become_facts() -> None:
 
 
 def test_other_lines_are_counted_and_not_read() -> None:
-    said = (
-        b"compiling\n\n{half\n" + line() + b'{"schema": "some_package.audit/1"}\n[1]\n{"a": NaN}\n'
-    )
+    said = b"compiling\n\n{half\n" + line() + b'{"schema": "some_package.audit/1"}\n[1]\n{"a": 1}\n'
     found = read(said)
     assert (len(found.records), found.other_lines) == (1, 5)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        line(outcome="failed", worst=float("nan")),
+        line(outcome="failed")[:60],
+        b'  {"schema": "some_package.check/1", "outcome": "failed", "worst": NaN}',
+        b'{"schema": "some_package.check/1", "outcome": "failed", "outcome": "passed"}',
+    ],
+)
+def test_a_line_that_cannot_be_read_is_no_line_to_pass_over(said: bytes) -> None:
+    with pytest.raises(EngineError, match=r"Line 2 of the check begins like an answer"):
+        read(line(case="another") + said)
+
+
+def test_an_indented_line_is_read() -> None:
+    assert len(read(b"   " + line()).records) == 1
+
+
+def test_two_lines_about_one_case_are_an_error() -> None:
+    with pytest.raises(EngineError, match=r"Lines 1 and 3 of the check are about the same"):
+        read(line() + line(case="another") + line(outcome="failed"))
+
+
 def test_another_version_of_the_contract_is_an_error_and_not_a_guess() -> None:
     with pytest.raises(
-        EngineError, match=r"version 1 of the contract, found `some_package\.check/2`"
+        EngineError, match=r"version 1 or 2 of the contract, found `some_package\.check/3`"
     ):
-        read(line(schema="some_package.check/2"))
+        read(line(schema="some_package.check/3"))
+
+
+@pytest.mark.parametrize(
+    ("task", "module"),
+    [("check", "check.py"), ("bench", "bench.py"), ("audit", "audit/report.py")],
+)
+def test_what_our_own_package_prints_is_of_a_version_that_is_read(
+    task: KernelTaskName, module: str
+) -> None:
+    source = (BENCHMARKS.parent / "src/k3decode" / module).read_text("utf-8")
+    (schema,) = re.findall(r'^SCHEMA = "(k3decode\.[a-z]+/\d+)"$', source, re.MULTILINE)
+    # A line of a version that is read and lacks every field says which field it lacks.
+    with pytest.raises(EngineError, match="is no answer"):
+        read(json.dumps({"schema": schema}).encode(), task)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +117,7 @@ def test_long_texts_are_cut_and_a_symbol_of_any_length_is_taken() -> None:
     ("file", "task", "kind"),
     [
         ("h200-2026-11-30-all/check.jsonl", "check", CheckedCase),
+        ("h200-2026-11-30-whole/check.jsonl", "check", CheckedCase),
         ("audit.jsonl", "audit", AuditedKernel),
         ("h200-2026-11-30-projection/bench.jsonl", "bench", TimedCase),
     ],

@@ -187,6 +187,17 @@ def test_a_command_that_ended_badly_contradicts_its_good_lines(task: str) -> Non
     assert cause(derive(records), task) == "contradicts_itself"
 
 
+@pytest.mark.parametrize("worst", [1.01, 5.0, -3.0])
+def test_a_case_that_passes_with_more_error_than_is_allowed_contradicts_itself(
+    worst: float,
+) -> None:
+    records = good_kernel_records(change_line=lines_with("case", worst=worst))
+    verdict = derive(records)
+    assert cause(verdict, "check") == "contradicts_itself"
+    assert verdict.status != "PASS"
+    assert derive(good_kernel_records(change_line=lines_with("case", worst=1.0))).status == "PASS"
+
+
 def test_a_time_below_that_of_moving_the_bytes_is_no_time() -> None:
     records = good_kernel_records(change_line=lines_with("timing", roofline_us=26.0))
     verdict = derive(records)

@@ -1,8 +1,10 @@
 """From the JSON lines that a kernel package prints to records. Pure.
 
-The adapter's contract: a line is a JSON object whose `schema` is `NAME.check/1`, `NAME.audit/1` or
-`NAME.bench/1`, as the task asks; whatever it holds beside the fields of the record is a fact of its
-run when it is text. Other lines are counted and not read. runner/README.md describes the fields.
+The adapter's contract: a line is a JSON object whose `schema` is `NAME.check/1` or `/2`,
+`NAME.audit/1` or `NAME.bench/1`, as the task asks; whatever it holds beside the fields of the
+record is a fact of its run when it is text. A line that begins like an object must be strict JSON:
+one that was cut, or that holds a NaN, could be a case that failed. Other lines are counted and not
+read. runner/README.md describes the fields.
 """
 
 import re
@@ -13,14 +15,26 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from k3bundle.canonical import StrictJsonError, parse_strict
-from k3bundle.kernel_record import AuditedKernel, CheckedCase, KernelLine, TimedCase
+from k3bundle.kernel_record import (
+    AuditedKernel,
+    CheckedCase,
+    KernelCommand,
+    KernelLine,
+    TimedCase,
+)
 from k3runner.errors import EngineError
 from k3runner.subjects.kernel_package import KernelTaskName
 
 __all__ = ["Answers", "read_answers"]
 
 _SCHEMA: Final = re.compile(r"^[A-Za-z0-9_.-]{1,80}\.(check|audit|bench)/(\d{1,4})$")
-_VERSION: Final = "1"
+_OBJECT: Final = re.compile(rb"\{\s*\"")
+_VERSIONS: Final[Mapping[KernelTaskName, tuple[str, ...]]] = {
+    # The second counts bytes beside every case; what is read here is the same.
+    "check": ("1", "2"),
+    "audit": ("1",),
+    "bench": ("1",),
+}
 _RECORDS: Final[Mapping[KernelTaskName, type[CheckedCase | AuditedKernel | TimedCase]]] = {
     "check": CheckedCase,
     "audit": AuditedKernel,
@@ -54,31 +68,52 @@ def read_answers(output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: 
         cell_id: Cell of the records.
 
     Raises:
-        EngineError: A line is of another version of the contract, or lacks a field.
+        EngineError: A line is of another version of the contract, lacks a field, cannot be read, or
+            is about a case that another line was about.
     """
     records: list[KernelLine] = []
     facts: dict[str, str] = {}
     other = 0
+    seen: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(output.split(b"\n"), start=1):
-        found = _object(line)
+        found = _object(line.strip(), task, number)
         if found is None or not _is_of(found, task, number):
             other += bool(line.strip())
             continue
         record = _record(found, task, number, {"boot_id": boot_id, "cell_id": cell_id})
+        first = seen.setdefault(_name(record), number)
+        if first != number:
+            raise EngineError(
+                f"Lines {first} and {number} of the {task} are about the same: "
+                f"{' '.join(_name(record))[:200]!a}.",
+                _NEXT,
+            )
         if not records:
             facts = _facts(found, record)
         records.append(record)
     return Answers(tuple(records), other, facts)
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def _object(line: bytes, task: KernelTaskName, number: int) -> dict[str, Any] | None:
     if not line.startswith(b"{"):
         return None
     try:
         found = parse_strict(line)
-    except StrictJsonError:
-        return None
+    except StrictJsonError as error:
+        if _OBJECT.match(line) is None:
+            return None
+        raise EngineError(
+            f"Line {number} of the {task} begins like an answer and is not strict JSON: {error}",
+            _NEXT,
+        ) from error
     return found if isinstance(found, dict) else None
+
+
+def _name(record: KernelLine) -> tuple[str, ...]:
+    """What a line is about; another line about the same would make one of them the wrong one."""
+    if isinstance(record, AuditedKernel):
+        return (record.file, record.kernel, record.architecture)
+    return () if isinstance(record, KernelCommand) else (record.op, record.case)
 
 
 def _is_of(found: Mapping[str, Any], task: KernelTaskName, number: int) -> bool:
@@ -87,9 +122,10 @@ def _is_of(found: Mapping[str, Any], task: KernelTaskName, number: int) -> bool:
     named = _SCHEMA.match(schema) if isinstance(schema, str) else None
     if named is None or named[1] != task:
         return False
-    if named[2] != _VERSION:
+    if named[2] not in _VERSIONS[task]:
+        known = " or ".join(_VERSIONS[task])
         raise EngineError(
-            f"Line {number} of the {task} must be of version {_VERSION} of the contract, found "
+            f"Line {number} of the {task} must be of version {known} of the contract, found "
             f"`{named[0]}`.",
             "Use a release of k3-eval that knows it, or an older package.",
         )

@@ -158,7 +158,7 @@ async def _command(boot: _Boot, cell: KernelCell, out: Path) -> EngineEnd:
         out=out,
     )
     try:
-        return await _wait(process, cell.limit_s)
+        return await _wait(process, cell.limit_s, out)
     finally:
         process.stop(_STOP_S)
 
@@ -167,9 +167,11 @@ def _first_gpu(visible: str | None) -> str:
     return (visible or "0").split(",")[0]
 
 
-async def _wait(process: EngineProcess, limit_s: int) -> EngineEnd:
+async def _wait(process: EngineProcess, limit_s: int, out: Path) -> EngineEnd:
     deadline = time.monotonic() + limit_s
     while (end := process.ended()) is None:
+        # Looked at while it runs: a command without an end would fill the disk first.
+        _refuse_too_much(out)
         if time.monotonic() > deadline:
             process.stop(_STOP_S)
             detail = f"HANG: the command had not ended after {limit_s} s."
@@ -178,14 +180,18 @@ async def _wait(process: EngineProcess, limit_s: int) -> EngineEnd:
     return end
 
 
-def _output(out: Path) -> bytes:
+def _refuse_too_much(out: Path) -> int:
     size = out.stat().st_size if out.is_file() else 0
     if size > _LARGEST_OUTPUT:
         raise EngineError(
             f"The package printed {size} bytes, and at most {_LARGEST_OUTPUT} are read.",
             "Correct the package's adapter: one line for each case.",
         )
-    return out.read_bytes() if size else b""
+    return size
+
+
+def _output(out: Path) -> bytes:
+    return out.read_bytes() if _refuse_too_much(out) else b""
 
 
 def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_ns: int) -> None:

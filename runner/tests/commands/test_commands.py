@@ -203,6 +203,23 @@ def test_report_of_another_folder_is_a_usage_error(
     assert "is not a run folder" in outcome.stderr
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("{bundle}", None), ("page.html", "page.html"), ("-", "-")]
+)
+def test_report_over_its_bundle_or_over_itself_is_a_usage_error(
+    k3_eval: Callable[..., Any], bundle: Path, first: str, second: str | None
+) -> None:
+    before = bundle.read_bytes()
+    target = first.format(bundle=bundle)
+    more = () if second is None else ("--json", second)
+
+    outcome = k3_eval("report", str(bundle), "--html", target, *more)
+
+    assert outcome.code == 2
+    assert outcome.stdout == ""
+    assert bundle.read_bytes() == before
+
+
 def test_report_to_a_missing_folder_is_a_machine_error(
     k3_eval: Callable[..., Any], bundle: Path, tmp_path: Path
 ) -> None:

@@ -99,7 +99,7 @@ def _judge_check(
         )
         return context.failed(reason, evidence)
     problem = _missing_ops(cell, {case.op for case in cases}) or _missing_groups(cell, cases)
-    problem = problem or _contradiction(command, anything_bad=False)
+    problem = problem or _contradiction(command, anything_bad=False) or _contradicting_error(cases)
     if problem is not None:
         return context.invalid(problem, evidence)
     worst = max((case.worst for case in cases if case.worst is not None), default=0.0)
@@ -164,6 +164,18 @@ def _contradiction(command: KernelCommand, *, anything_bad: bool) -> Problem | N
         "contradicts_itself",
         f"The command ended with status {command.exit_code} where its lines give {expected}.",
     )
+
+
+def _contradicting_error(cases: Sequence[CheckedCase]) -> Problem | None:
+    """A case that passed with an error that is larger than what is allowed, or that is none."""
+    for case in cases:
+        if case.outcome == "passed" and case.worst is not None and not 0 <= case.worst <= 1:
+            return Problem(
+                "contradicts_itself",
+                f"{case.op} {quote(case.case)} is said to pass with an error of {case.worst:.3g} "
+                "times what is allowed.",
+            )
+    return None
 
 
 def _judge_audit(context: CellContext, boot: CellBoot, command: KernelCommand) -> _Result:

@@ -1,5 +1,6 @@
 """`k3-eval report`: a run as a page, as Markdown, as JSON, as CSV."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -54,12 +55,28 @@ def report(
 ) -> None:
     """Write the report."""
     # Imported when the command runs, so that `--help` answers at once.
+    from k3runner.errors import UsageError  # noqa: PLC0415
     from k3runner.report.files import ReportFiles, write_reports  # noqa: PLC0415
     from k3runner.report.source import load_run  # noqa: PLC0415
 
     files = ReportFiles(html, markdown, json_file, csv_file, conditions)
+    problem = _target_problem(source, (html, markdown, json_file, csv_file, conditions))
+    if problem is not None:
+        raise UsageError(problem, "Give each form a file of its own.")
     if not files.any:
         page = (source if source.is_dir() else source.absolute().parent) / "report.html"
         files = ReportFiles(html=page)
     for path in write_reports(load_run(source), files, echo=typer.echo):
         typer.echo(f"k3-eval: Wrote {path}.", err=True)
+
+
+def _target_problem(source: Path, targets: Sequence[Path | None]) -> str | None:
+    """Why these files cannot be written: one twice, or the bundle itself."""
+    named = [target for target in targets if target is not None]
+    places = [target if str(target) == "-" else target.resolve() for target in named]
+    twice = next((place for place in places if places.count(place) > 1), None)
+    if twice is not None:
+        return f"Two forms of the report cannot both be written to {twice}."
+    if source.resolve() in places:
+        return f"{source} is what the report is made of and must stay as it is."
+    return None
