@@ -128,3 +128,32 @@ def test_decisions_are_logged_with_their_reason(
     (line,) = capsys.readouterr().out.splitlines()
     assert line.split("\t")[2:] == ["ban", "github:mallory", "Forged."]
     assert "operator:" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("decide", "ban", "evil", "--reason=x"),
+        ("decide", "ban", "github:Mallory", "--reason=x"),
+        ("decide", "unban", "key:SHA256:short", "--reason=x"),
+        ("decide", "retract", "00" * 32, "--reason=one\ntwo\tthree"),
+        ("decide", "retract", "00" * 32, "--reason= "),
+        ("token", "--for=bob", "--days=0"),
+        ("token", "--for=bob", "--days=-1"),
+        ("token", "--for=bob", "--days=99999999"),
+        ("token", "--for=bob", "--days=" + "9" * 5000),
+    ],
+)
+def test_what_would_do_nothing_or_forge_the_log_is_refused(
+    tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *more = words
+    code: object
+    try:
+        code = main([command, f"--data={tmp_path}", *more])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "xpected" in captured.err

@@ -77,3 +77,18 @@ async def test_forwarded_address_counts_only_behind_a_proxy(
 async def ask(client: httpx.AsyncClient, forwarded: str) -> httpx.Response:
     url = "/api/v1/submissions/" + "0" * 64
     return await client.get(url, headers={"X-Forwarded-For": forwarded})
+
+
+async def test_made_up_tokens_do_not_make_up_clients(registry: Registry) -> None:
+    registry.limit(reads=Allowance(per_s=0.001, burst=2.0))
+    url = "/api/v1/submissions/" + "0" * 64
+    async with registry.client() as client:
+        answers = [
+            await client.get(url, headers={"Authorization": f"Bearer x{number}"})
+            for number in range(20)
+        ]
+        alone = await client.get(url)
+    statuses = [answer.status_code for answer in answers]
+    # Eight tokens may be busy behind one address, each with a burst of two.
+    assert statuses == [404] * 16 + [429] * 4
+    assert alone.status_code == 404

@@ -69,11 +69,16 @@ class Identification:
         """The same for a request that needs a token.
 
         Raises:
-            PublicError: There is none that works (401), or it lacks the scope (403).
+            PublicError: There is none that works (401), it lacks the scope, or its account is
+                banned (403).
         """
         token = await self.token(header, scope)
         if token is None:
             raise _no_token()
+        identity = f"token:{token.account}"
+        reason = await run_in_threadpool(self._parts.moderation.ban_of, identity)
+        if reason is not None:
+            raise _banned(reason)
         return token
 
     async def attribution(self, caller: Caller, signer: str) -> Attribution | None:

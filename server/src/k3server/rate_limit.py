@@ -2,7 +2,8 @@
 
 Buckets are kept in memory, so each process of a registry has its own and a restart fills them. A
 client is its API token where it sends one, else its address; behind a proxy the address is believed
-from `X-Forwarded-For` only when the operator says so.
+from `X-Forwarded-For` only when the operator says so. What an address sends with tokens draws from
+a wider bucket of the address, too: making up tokens must not make up clients.
 """
 
 import hashlib
@@ -22,6 +23,8 @@ from k3server.problem_json import problem_json
 __all__ = ["Allowance", "Buckets", "RateLimits"]
 
 _MOST_CLIENTS: Final = 20_000
+_TOKENS_PER_ADDRESS: Final = 8
+"""Busy tokens that may share an address, as behind the gateway of a laboratory."""
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FREE: Final = frozenset({"/healthz", "/readyz"})
 """Asked by the operator's own machinery, and cheap."""
@@ -63,6 +66,35 @@ class Buckets:
         return 0.0 if enough else (needed - level) / self._allowance.per_s
 
 
+@dataclass(frozen=True)
+class _Client:
+    """Who a request comes from."""
+
+    address: str
+    authorization: str | None
+
+
+class _Shared:
+    """A bucket for each client, and a wider one for all tokens of an address."""
+
+    def __init__(self, allowance: Allowance, now: Callable[[], float]) -> None:
+        wide = Allowance(
+            allowance.per_s * _TOKENS_PER_ADDRESS, allowance.burst * _TOKENS_PER_ADDRESS
+        )
+        self._clients = Buckets(allowance, now)
+        self._addresses = Buckets(wide, now)
+
+    def draw(self, client: _Client, amount: float = 1.0) -> float:
+        """As `Buckets.draw`; a token that exists or not draws from both."""
+        if client.authorization is None:
+            return self._clients.draw(client.address, amount)
+        wait_s = self._addresses.draw(client.address, amount)
+        if wait_s:
+            return wait_s
+        digest = hashlib.sha256(client.authorization.encode("utf-8", "replace")).hexdigest()
+        return self._clients.draw(f"token:{digest}:{client.address}", amount)
+
+
 class RateLimits:
     """ASGI middleware that answers 429 with Retry-After to a client whose bucket is empty."""
 
@@ -77,9 +109,9 @@ class RateLimits:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
-        self._reads = Buckets(reads, now)
-        self._writes = Buckets(writes, now)
-        self._bytes = Buckets(sent_bytes, now)
+        self._reads = _Shared(reads, now)
+        self._writes = _Shared(writes, now)
+        self._bytes = _Shared(sent_bytes, now)
         self._behind_proxy = behind_proxy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,7 +120,7 @@ class RateLimits:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        client = self._client(scope, headers)
+        client = _Client(self._address(scope, headers), headers.get("authorization"))
         if scope["method"] in _READS:
             wait_s = self._reads.draw(client)
         else:
@@ -101,14 +133,6 @@ class RateLimits:
             await self._app(scope, receive, send)
             return
         await problem_json(_too_many(wait_s))(scope, receive, send)
-
-    def _client(self, scope: Scope, headers: Headers) -> str:
-        token = headers.get("authorization")
-        if token is not None:
-            # A wrong token has a bucket, too, and its own address pays for making them up.
-            digest = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-            return f"token:{digest}:{self._address(scope, headers)}"
-        return self._address(scope, headers)
 
     def _address(self, scope: Scope, headers: Headers) -> str:
         if self._behind_proxy:

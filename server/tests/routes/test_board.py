@@ -57,6 +57,19 @@ async def test_board_is_filled_claimed_and_released(
     assert (await client.post(f"{address}/claim", headers=other)).status_code == 200
 
 
+async def test_a_banned_account_claims_nothing(
+    client: httpx.AsyncClient, registry: Registry
+) -> None:
+    address = await asked(client, registry)
+    lab = headers(registry, "lab", "claim")
+    registry.parts().moderation.decide(
+        "ban", "token:lab", actor="operator:o", reason="Forged.", at=registry.clock.now()
+    )
+    refused = await client.post(f"{address}/claim", headers=lab)
+    assert refused.status_code == 403
+    assert "banned: Forged." in refused.json()["detail"]
+
+
 async def test_claim_ends_on_its_own(client: httpx.AsyncClient, registry: Registry) -> None:
     address = await asked(client, registry)
     await client.post(f"{address}/claim", headers=headers(registry, "lab", "claim"))

@@ -5,6 +5,7 @@ import getpass
 import re
 import secrets
 import sys
+import unicodedata
 from datetime import timedelta
 from typing import Final, get_args
 
@@ -19,9 +20,15 @@ from k3server.exit_code import ExitCode
 __all__ = ["add_decide_flags", "add_token_flags", "run_decide", "run_token"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_IDENTITY: Final = re.compile(
+    r"token:[A-Za-z0-9][A-Za-z0-9._-]{0,63}|github:[a-z0-9][a-z0-9-]{0,38}|"
+    r"key:SHA256:[A-Za-z0-9+/]{43}"
+)
 _DAYS: Final = 365
+_MOST_DAYS: Final = 3650
 _LISTED: Final = 50
 _DECISIONS: Final = ("quarantine", "release", "retract", "audit", "unaudit", "ban", "unban")
+_OF_PEOPLE: Final = frozenset({"ban", "unban"})
 
 
 def add_token_flags(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +46,7 @@ def add_token_flags(parser: argparse.ArgumentParser) -> None:
         help="what the token may be used for, repeatable (submit and claim)",
     )
     parser.add_argument(
-        "--days", type=int, default=_DAYS, help="how long the token works (%(default)s)"
+        "--days", type=_days, default=_DAYS, help="how long the token works (%(default)s)"
     )
 
 
@@ -47,6 +54,22 @@ def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(
             f"expected 1 to 64 letters, digits, dots, hyphens or underscores, found {text!a}"
+        )
+    return text
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _MOST_DAYS):
+        raise argparse.ArgumentTypeError(
+            f"expected a number of days from 1 to {_MOST_DAYS}, found {text!a}"
+        )
+    return int(text)
+
+
+def _line(text: str) -> str:
+    if not text.strip() or any(unicodedata.category(one).startswith("C") for one in text):
+        raise argparse.ArgumentTypeError(
+            f"expected a sentence on one line, without control characters, found {text!a}"
         )
     return text
 
@@ -99,7 +122,7 @@ def add_decide_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="id of a submission; for ban and unban token:NAME, github:NAME or key:SHA256:...",
     )
-    parser.add_argument("--reason", help="why, in a sentence that is shown")
+    parser.add_argument("--reason", type=_line, help="why, in a sentence that is shown")
 
 
 def run_decide(chosen: argparse.Namespace) -> int:
@@ -114,6 +137,12 @@ def run_decide(chosen: argparse.Namespace) -> int:
             return ExitCode.CLEAN
         if not chosen.target or not chosen.reason:
             sys.stderr.write("k3-registry: Expected a target and --reason, found one missing.\n")
+            return ExitCode.USAGE
+        if chosen.action in _OF_PEOPLE and not _IDENTITY.fullmatch(chosen.target):
+            sys.stderr.write(
+                "k3-registry: Expected token:NAME, github:name in small letters, or "
+                f"key:SHA256:..., found {chosen.target!a}. The page of a submission names it.\n"
+            )
             return ExitCode.USAGE
         action: Action = chosen.action
         try:

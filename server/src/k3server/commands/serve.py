@@ -133,6 +133,8 @@ def run(chosen: argparse.Namespace) -> int:
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                # Who may say where a request comes from is this registry's own setting.
+                proxy_headers=False,
                 timeout_keep_alive=5,
                 timeout_graceful_shutdown=_GRACE_S,
                 h11_max_incomplete_event_size=settings.max_header_bytes,
