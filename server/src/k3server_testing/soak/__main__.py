@@ -75,6 +75,8 @@ def _birth(commit: str, wall_s: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "cpu_count": len(os.sched_getaffinity(0)),
         "seed": _SEED,
+        # Above the number of processors, other programs had a share of the times.
+        "load_average": round(os.getloadavg()[0], 1),
         "whole_wall_s": round(wall_s, 1),
     }
 

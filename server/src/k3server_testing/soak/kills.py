@@ -63,7 +63,7 @@ def run_kills(folder: Path, *, kills: int, seed: int) -> KillResult:
             after += 1
             known.append(again)
     finally:
-        registry.kill()
+        registry.__exit__(None, None, None)
     database = Database.in_file(folder / "registry.sqlite3")
     index = SqlIndex(database)
     lost = sum(index.get(identity) is None for identity in known)
@@ -99,6 +99,7 @@ def _sent_while_killed(registry: RegistryProcess, archive: bytes, after_s: float
         return None
     finally:
         killer.join()
+        registry.__exit__(None, None, None)
 
 
 def _send(client: httpx.Client, archive: bytes) -> str | None:

@@ -50,7 +50,8 @@ class Moment(sa.types.TypeDecorator[datetime]):
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> datetime | None:
         """Give the zone back."""
         del dialect
-        return None if value is None else datetime.strptime(value, _TIME).replace(tzinfo=UTC)
+        # Not strptime: reading a page of rows would spend a third of its time there.
+        return None if value is None else datetime.fromisoformat(value)
 
 
 submissions: Final = sa.Table(
