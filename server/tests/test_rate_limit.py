@@ -1,7 +1,7 @@
 import httpx
 import pytest
 
-from k3server.rate_limit import Allowance, Buckets
+from k3server.allowance import Allowance, Buckets
 from k3server_testing.registry import Registry
 
 

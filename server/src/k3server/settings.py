@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from k3server.rate_limit import Allowance
+from k3server.allowance import Allowance
 
 __all__ = ["Settings"]
 
