@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+import k3runner.subjects
 from k3runner.errors import UsageError
 from k3runner.subjects import load_subject, shipped_subjects
 from k3runner.subjects.loading import overlay_digest
@@ -52,5 +53,30 @@ def test_load_subject_with_a_mistake_is_a_sentence(
 ) -> None:
     path = write_fake_subject(tmp_path)
     path.write_text(path.read_text("utf-8").replace(old, new, 1), "utf-8")
+    with pytest.raises(UsageError, match=said):
+        load_subject(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("kimi-k3-upstream", "draft_tokens = 7\n", "draft_tokens = 9\n", "has 9 draft tokens"),
+        ("kimi-k3-upstream", "tensor_parallel = 8\n", "tensor_parallel = 4\n", "has 4 tensor-par"),
+        (
+            "deepseek-v41-flash",
+            "draft_tokens = 7\n",
+            "draft_tokens = 0\n",
+            "has 0 draft tokens; the scope admits 1 or 2",
+        ),
+    ],
+)
+def test_a_deployment_that_the_path_refuses_at_start_up_is_found_before_the_load(
+    tmp_path: Path, name: str, old: str, new: str, said: str
+) -> None:
+    assert name in shipped_subjects()
+    source = Path(k3runner.subjects.__file__).parent / f"{name}.toml"
+    assert old in source.read_text("utf-8")
+    path = tmp_path / f"{name}.toml"
+    path.write_text(source.read_text("utf-8").replace(old, new, 1), "utf-8")
     with pytest.raises(UsageError, match=said):
         load_subject(str(path))

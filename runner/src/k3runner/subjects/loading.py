@@ -102,6 +102,10 @@ def _parse(text: str, *, where: str, folder: Path | None) -> Subject:
     )
     for read in (engine, model, table):
         read.finish()
+    for deployment in subject.deployments:
+        refused = subject.scope.refusal(deployment)
+        if refused is not None:
+            raise UsageError(f"{where}: {refused}", "Correct the deployment, or the scope.")
     if tuple(arm.spec.name for arm in subject.arms) != get_args(ArmName):
         raise UsageError(
             f"{where}: the arms must be baseline and candidate, in this order, found "

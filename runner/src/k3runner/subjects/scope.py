@@ -45,6 +45,12 @@ class Scope:
 
     compute_capabilities: tuple[str, ...] = ()
     """GPUs that the candidate runs on, for example `10.3`."""
+    tensor_parallel: tuple[int, ...] = ()
+    """Ranks that may share each layer."""
+    context_parallel: tuple[int, ...] = ()
+    """Ranks that may share the decode context."""
+    draft_tokens: tuple[int, ...] = ()
+    """Drafts per request and step that the path serves; 0: none."""
     maximum_concurrency: int | None = None
     """Most requests in flight that the subject claims anything for."""
     maximum_prompt_tokens: int | None = None
@@ -53,6 +59,24 @@ class Scope:
     """How the path chooses the token counts of a step; larger steps are served by stock."""
     excuses: tuple[Excuse, ...] = field(default=())
     """Supported cells that need not be faster."""
+
+    def refusal(self, deployment: SubjectDeployment) -> str | None:
+        """Why the path would refuse a deployment when it starts, in a sentence; None: it would not.
+
+        Found when the subject is read, an engine that refuses is not found out after its weights
+        were loaded.
+        """
+        for what, value, admitted in (
+            ("tensor-parallel ranks", deployment.tensor_parallel, self.tensor_parallel),
+            ("context-parallel ranks", deployment.context_parallel, self.context_parallel),
+            ("draft tokens", deployment.spec.draft_tokens, self.draft_tokens),
+        ):
+            if admitted and value not in admitted:
+                return (
+                    f"The deployment {deployment.spec.name} has {value} {what}; the scope admits "
+                    f"{_listed(map(str, admitted))}."
+                )
+        return None
 
     def unsupported(self, concurrency: int, prompt_tokens: int) -> str | None:
         """Why the subject does not claim to serve a load, in a sentence; None when it does."""

@@ -67,6 +67,9 @@ def read_scope(table: Table) -> Scope:
     """
     scope = Scope(
         compute_capabilities=table.strings("compute_capabilities", ()),
+        tensor_parallel=table.counts("tensor_parallel", ()),
+        context_parallel=table.counts("context_parallel", ()),
+        draft_tokens=table.counts("draft_tokens", ()),
         maximum_concurrency=table.take("maximum_concurrency", int, 0) or None,
         maximum_prompt_tokens=table.take("maximum_prompt_tokens", int, 0) or None,
         preparation=_preparation(table.table("preparation", optional=True)),
