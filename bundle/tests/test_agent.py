@@ -93,14 +93,14 @@ if all(PROGRAMS.values()):
         with pytest.raises(SigningKeyError, match=r"found that it refuses\. Unlock it, confirm"):
             signer.sign(b"hello")
         with pytest.raises(
-            SigningKeyError, match=r"found 0 other keys there. Add it with: ssh-add"
+            SigningKeyError, match=r"found 0 other keys there. Add it with `ssh-add"
         ):
             load_signer(tmp_path / "key.pub", agent)
 
     def test_an_encrypted_key_file_names_the_agent_as_the_way(tmp_path: Path) -> None:
         words = [str(PROGRAMS["ssh-keygen"]), "-q", "-t", "ed25519", "-N", "a pass phrase", "-f"]
         subprocess.run([*words, str(tmp_path / "key")], capture_output=True, check=True)
-        with pytest.raises(SigningKeyError, match=r"ssh-add .*key, then --key .*key\.pub"):
+        with pytest.raises(SigningKeyError, match=r"`ssh-add .*key`, then --key .*key\.pub\."):
             load_signer(tmp_path / "key")
 
 
@@ -167,7 +167,7 @@ def test_protocol_asks_for_keys_and_a_signature(
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (wire_string(b"\x05"), "found that it refuses. Unlock it with: ssh-add -X"),
+        (wire_string(b"\x05"), r"found that it refuses. Unlock it with `ssh-add -X`\."),
         (b"", "found the end after 0"),
         (wire_string(b""), "0 bytes where at most"),
         ((1 << 30).to_bytes(4, "big"), "1073741824 bytes where at most"),

@@ -72,7 +72,7 @@ class AgentSigner:
         if kind != _SIGNATURE:
             raise SigningKeyError(
                 f"Expected a signature by {name} from the agent at {self._agent}, found that it "
-                "refuses. Unlock it, confirm the key, or add it again: ssh-add FILE"
+                "refuses. Unlock it, confirm the key, or add it again with `ssh-add FILE`."
             )
         try:
             inner = reader.string()
@@ -102,13 +102,14 @@ def agent_signer(public_key_file: Path, agent: Path | None) -> AgentSigner:
     if agent is None:
         raise SigningKeyError(
             f"Expected an ssh-agent that holds {name} of {public_key_file}, found that "
-            'SSH_AUTH_SOCK is not set. Start one with: eval "$(ssh-agent)" && ssh-add'
+            'SSH_AUTH_SOCK is not set. Start one with `eval "$(ssh-agent)" && ssh-add`.'
         )
     held = _held(agent)
     if key_blob(wanted) not in held:
         raise SigningKeyError(
             f"Expected {name} of {public_key_file} in the agent at {agent}, found "
-            f"{len(held)} other keys there. Add it with: ssh-add {public_key_file.with_suffix('')}"
+            f"{len(held)} other keys there. "
+            f"Add it with `ssh-add {public_key_file.with_suffix('')}`."
         )
     return AgentSigner(wanted, agent)
 
@@ -132,7 +133,7 @@ def _held(agent: Path) -> frozenset[bytes]:
     if kind != _KEYS:
         raise SigningKeyError(
             f"Expected the agent at {agent} to list its keys, found that it refuses. Unlock it "
-            "with: ssh-add -X"
+            "with `ssh-add -X`."
         )
     try:
         return _read_keys(reader)
@@ -170,8 +171,8 @@ def _ask(agent: Path, kind: int, body: bytes) -> tuple[int, WireReader]:
         ) from error
     except OSError as error:
         raise SigningKeyError(
-            f"Expected an ssh-agent at {agent}, found: {error.strerror or error}. Start one with: "
-            'eval "$(ssh-agent)" && ssh-add'
+            f"Expected an ssh-agent at {agent}, found: {error.strerror or error}. Start one with "
+            '`eval "$(ssh-agent)" && ssh-add`.'
         ) from error
     if not is_socket:
         raise SigningKeyError(

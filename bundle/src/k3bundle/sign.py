@@ -115,7 +115,7 @@ def _private_key(data: bytes, path: Path, make: str) -> Ed25519PrivateKey:
     except TypeError as error:
         public = path.with_name(path.name + ".pub")
         message = f"Expected an unencrypted key at {path}, found an encrypted one. Let an agent "
-        message += f"hold it, and name its public key: ssh-add {path}, then --key {public}"
+        message += f"hold it, and name its public key: `ssh-add {path}`, then --key {public}."
         raise SigningKeyError(message) from error
     except (ValueError, UnsupportedAlgorithm) as error:
         message = f"Expected an OpenSSH private key at {path}, found another file. {make}"
