@@ -1,13 +1,12 @@
 """Refuses to load weights on accelerators that cannot be used, with what to do about it."""
 
-import os
 from pathlib import Path
 
 from k3runner.doctor.accelerator_judgement import judge_accelerators
-from k3runner.doctor.accelerator_probe import probe_accelerators
+from k3runner.doctor.accelerator_probe import accelerators_of_this_machine
 from k3runner.doctor.engine_probe import probe_engine
 from k3runner.errors import MachineError
-from k3runner.telemetry.nvml import GpuReader, NvmlLibrary, open_gpus
+from k3runner.telemetry.nvml import NvmlLibrary
 
 __all__ = ["warnings_of_accelerators"]
 
@@ -27,13 +26,9 @@ def warnings_of_accelerators(
     Raises:
         MachineError: An engine cannot run on them.
     """
-    reader = open_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), library)
-    if not isinstance(reader, GpuReader):
+    found = accelerators_of_this_machine(library)
+    if found is None:
         return ()
-    try:
-        found = probe_accelerators(reader)
-    finally:
-        reader.close()
     checks = judge_accelerators(found, probe_engine(engine_python).cuda)
     for check in checks:
         if check.outcome == "problem":

@@ -1,6 +1,7 @@
 """Reads what accelerators depend on: NVML, device files, and the kernel's list of ports."""
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Final
 
@@ -10,10 +11,10 @@ from k3runner.doctor.accelerator_facts import (
     FabricState,
     PortFacts,
 )
-from k3runner.telemetry.nvml import GpuReader
+from k3runner.telemetry.nvml import GpuReader, NvmlLibrary, open_gpus
 from k3runner.telemetry.nvml_fabric import GpuFabric
 
-__all__ = ["MachinePlaces", "probe_accelerators"]
+__all__ = ["MachinePlaces", "accelerators_of_this_machine", "probe_accelerators"]
 
 _DIGEST_DIGITS: Final = 16
 _HEALTHY: Final = 1
@@ -38,6 +39,21 @@ class MachinePlaces:
         """One folder for each network adapter."""
         self.compatibility = root / "usr/local/cuda/compat"
         """Where CUDA's forward-compatibility library is installed."""
+
+
+def accelerators_of_this_machine(library: NvmlLibrary | None = None) -> AcceleratorsFacts | None:
+    """Looks at the accelerators that the engine may use; None where there is none to read.
+
+    Args:
+        library: NVML's binding; None: the installed one.
+    """
+    reader = open_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"), library)
+    if not isinstance(reader, GpuReader):
+        return None
+    try:
+        return probe_accelerators(reader)
+    finally:
+        reader.close()
 
 
 def probe_accelerators(reader: GpuReader, places: MachinePlaces | None = None) -> AcceleratorsFacts:

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from k3bundle.sign import SigningKeyError, load_signer
-from k3runner.doctor.accelerator_facts import AcceleratorsFacts
-from k3runner.doctor.accelerator_probe import probe_accelerators
+from k3runner.doctor.accelerator_probe import accelerators_of_this_machine
 from k3runner.doctor.engine_probe import probe_engine
 from k3runner.doctor.facts import DoctorFacts, EngineUserFacts, ModelFacts, RegistryFacts
 from k3runner.errors import UsageError
 from k3runner.separation.engine_user import SameUser, choose_engine_user
-from k3runner.telemetry.nvml import NvmlAbsent, open_gpus
 
 __all__ = ["Places", "probe"]
 
@@ -58,7 +56,7 @@ def probe(places: Places) -> DoctorFacts:
         load_per_cpu=_load_per_cpu(),
         memory_available_bytes=_memory_available(),
         gpus=_gpus(Path("/proc/driver/nvidia/gpus")),
-        accelerators=_accelerators(),
+        accelerators=accelerators_of_this_machine(),
         clock_steps_back=steps_back,
         clock_resolution_ns=resolution,
         runs_folder=str(places.runs),
@@ -138,16 +136,6 @@ def _gpus(driver_folder: Path) -> tuple[str, ...]:
             if line.startswith("Model:"):
                 names.append(line.removeprefix("Model:").strip())
     return tuple(names)
-
-
-def _accelerators() -> AcceleratorsFacts | None:
-    reader = open_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    if isinstance(reader, NvmlAbsent):
-        return None
-    try:
-        return probe_accelerators(reader)
-    finally:
-        reader.close()
 
 
 def _nearest_existing(folder: Path) -> Path:
