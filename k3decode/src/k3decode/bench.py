@@ -17,6 +17,7 @@ import statistics
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
 from k3decode.op import Case, Op, Part, Trial
 from k3decode.registry import OPS, op_named
+from k3decode.replay_times import replay_times_us
 from k3decode.turns import Turns
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ _LITTLE_BYTES = 4_000_000
 # Larger cases are read at its rate.
 _READ_BUFFER_BYTES = 2_000_000_000
 _ALL = Part()
+_replay_us = partial(replay_times_us, warm_up=_WARM_UP_REPLAYS, replays=_REPLAYS)
 
 
 @dataclass(frozen=True)
@@ -236,27 +239,6 @@ def _mean_cost(trials: Sequence[Trial]) -> Cost:
         read_bytes=sum(trial.cost.read_bytes for trial in trials) // len(trials),
         write_bytes=sum(trial.cost.write_bytes for trial in trials) // len(trials),
     )
-
-
-def _replay_us(launches: Sequence[Callable[[], None]]) -> list[float]:
-    """Microseconds of each replay of a graph with these launches."""
-    for launch in launches:
-        launch()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch()
-    for _ in range(_WARM_UP_REPLAYS):
-        graph.replay()
-    times = []
-    for _ in range(_REPLAYS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(1e3 * start.elapsed_time(end))
-    return times
 
 
 if __name__ == "__main__":

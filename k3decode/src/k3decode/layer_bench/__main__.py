@@ -11,8 +11,9 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import per_layer_us
 from k3decode.layer_bench.timeline import profile_replays, shares
 from k3decode.read_rate import ReadRate
+from k3decode.replay_times import event_time_us, replay_times_us
 
 __all__ = ["main"]
 
@@ -39,6 +41,8 @@ _WARM_UP = 3
 _READ_BUFFER_BYTES = 8_000_000_000
 _READ_COPIES = 8
 _PROFILED_REPLAYS = 5
+_READ_REPLAYS = 10
+_replay_us = partial(replay_times_us, warm_up=_WARM_UP, replays=_READ_REPLAYS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shape = (deep, max(options.batch), dims.num_experts_per_token)
         drawn = drawn_experts(options.draw, shape, dims.num_experts, options.seed)
         executor.drawn = (drawn[0].to(device), drawn[1].to(device))
-    reads = ReadRate(device, _replays_us, buffer_bytes=_READ_BUFFER_BYTES)
+    reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
     for rows in options.batch:
         batch = Batch(tokens=1, requests=rows)
         begin_step(executor, batch, context=options.context, live=rows, seed=options.seed)
@@ -117,30 +121,8 @@ def _taking_turns(stacks: Sequence[CapturedStep], replays: int) -> list[list[flo
     for turn in range(replays):
         order = list(enumerate(stacks))
         for i, stack in order if turn % 2 == 0 else order[::-1]:
-            times[i].append(_timed(stack.graph.replay))
+            times[i].append(event_time_us(stack.graph.replay))
     return times
-
-
-def _timed(run: Callable[[], None]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    run()
-    end.record()
-    end.synchronize()
-    return float(1e3 * start.elapsed_time(end))
-
-
-def _replays_us(launches: list[Callable[[], None]]) -> list[float]:
-    """Microseconds of each replay of a graph with these launches."""
-    for launch in launches:
-        launch()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch()
-    for _ in range(_WARM_UP):
-        graph.replay()
-    return [_timed(graph.replay) for _ in range(10)]
 
 
 def _print_timeline(stack: CapturedStep, rows: int) -> None:
