@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from k3decode.ops.mla.cache_format import CacheFormat, element_bytes
+from k3decode.ops.mla.cache_format import CacheFormat
+from k3decode.ops.mla.latent_row import LatentRow
 
 __all__ = ["MlaDecodeConfig", "MlaDecodeTogetherConfig"]
 
@@ -20,7 +21,7 @@ _MAX_SHARED_BYTES = 232_448
 
 
 @dataclass(frozen=True)
-class MlaDecodeConfig:
+class MlaDecodeConfig(LatentRow):
     """One compiled variant; it serves every number of heads, rows and tokens."""
 
     cache_format: CacheFormat
@@ -64,16 +65,6 @@ class MlaDecodeConfig:
             )
 
     @property
-    def width(self) -> int:
-        """Columns of a cache row and of a query."""
-        return self.latent + self.shared
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one column."""
-        return element_bytes(self.cache_format)
-
-    @property
     def product_format(self) -> str:
         """Operands of the matrix products; FP16 holds every E4M3 value."""
         return "bf16" if self.cache_format == "bf16" else "f16"
@@ -97,11 +88,6 @@ class MlaDecodeConfig:
     def token_blocks(self) -> int:
         """Products that a tile's tokens fill."""
         return self.tile_tokens // _PRODUCT_N
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a cache row."""
-        return self.width * self.element_bytes
 
     @property
     def pitch_bytes(self) -> int:

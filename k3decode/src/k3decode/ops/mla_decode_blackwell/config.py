@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from k3decode.ops.mla.cache_format import CacheFormat, element_bytes
+from k3decode.ops.mla.cache_format import CacheFormat
+from k3decode.ops.mla.latent_row import LatentRow
 
 __all__ = ["BLOCK_COLUMNS", "BOX_TOKENS", "MlaDecodeBlackwellConfig", "block_columns"]
 
@@ -25,7 +26,7 @@ _EXCHANGE_BYTES = 5_120
 
 
 @dataclass(frozen=True)
-class MlaDecodeBlackwellConfig:
+class MlaDecodeBlackwellConfig(LatentRow):
     """One compiled variant; it serves every number of heads, rows and tokens."""
 
     cache_format: CacheFormat
@@ -56,21 +57,6 @@ class MlaDecodeBlackwellConfig:
                 f"expected room for more than {self.units} units of cache rows, found it for "
                 f"{self.latent_slots}: take fewer query rows"
             )
-
-    @property
-    def width(self) -> int:
-        """Columns of a cache row and of a query."""
-        return self.latent + self.shared
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one column."""
-        return element_bytes(self.cache_format)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a cache row."""
-        return self.width * self.element_bytes
 
     @property
     def tile_tokens(self) -> int:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from k3decode.ops.mla.cache_format import CacheFormat, element_bytes
+from k3decode.ops.mla.cache_format import CacheFormat
+from k3decode.ops.mla.latent_row import LatentRow
 
 __all__ = ["MlaQueryConfig"]
 
@@ -14,7 +15,7 @@ _VECTOR_WIDTH = 8
 
 
 @dataclass(frozen=True)
-class MlaQueryConfig:
+class MlaQueryConfig(LatentRow):
     """One compiled variant; it serves every number of heads and rows."""
 
     nope: int
@@ -46,16 +47,6 @@ class MlaQueryConfig:
     def head_width(self) -> int:
         """Columns of a head's query before absorption."""
         return self.nope + self.shared
-
-    @property
-    def width(self) -> int:
-        """Columns of an absorbed query."""
-        return self.latent + self.shared
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one column of the result."""
-        return element_bytes(self.cache_format)
 
     @property
     def columns(self) -> int:
