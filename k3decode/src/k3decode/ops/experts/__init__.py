@@ -6,6 +6,7 @@ from k3decode.dims import K3Dims
 from k3decode.op import Op
 from k3decode.ops.experts.cases import CASES
 from k3decode.ops.experts.launch import compile_variant, run_experts, variants
+from k3decode.ops.experts.trial import replay
 
 __all__ = ["OP"]
 
@@ -18,4 +19,5 @@ OP = Op(
     },
     typical_variants=("tp8_m64_narrow",),
     weights=frozenset({"packed"}),
+    replay=replay,
 )

@@ -1,11 +1,9 @@
 """Cases of the routed experts.
 
-Weights are random bytes, so that every E2M1 code occurs, with scales that keep sums in range; the
-reference sees them through `formats`, not through the kernels' order. Corner cases and the sweep
-over the rows have few small experts and pass through the same code; production cases draw K3's 896,
-with equal chances or some of them more often. Between padded rows stands NaN, and so it does in
-workspace that no slot uses. Each preparation of a production case draws other experts, so that
-timed copies read other weights.
+Weights are random bytes, so that every E2M1 code occurs, with scales that keep sums in range.
+Corner cases and the sweep over the rows have few small experts and pass through the same code;
+production cases draw K3's 896, with equal chances or some of them more often. Each preparation of a
+production case draws other experts, so that timed copies read other weights.
 Not here: an expert twice in one row, which no router makes.
 """
 
@@ -17,19 +15,14 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from k3decode.cost import Cost
 from k3decode.dims import K3Dims
-from k3decode.formats import MXFP4_GROUP, unpack_mxfp4
+from k3decode.formats import MXFP4_GROUP
 from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, CaseGroup, Launch, Trial, poisoned
-from k3decode.ops.dense_mlp.reference import MlpWeights
 from k3decode.ops.experts.config import ExpertsConfig
-from k3decode.ops.experts.cost import experts_cost
-from k3decode.ops.experts.launch import config_for, make_workspace, weight_layout
-from k3decode.ops.experts.packing import PackedExperts, pack_experts
-from k3decode.ops.latent_moe.reference import MoeWeights, routed_experts
-from k3decode.ops.router.reference import Routing
-from k3decode.tolerance import Judgement, judge_bitwise, judge_close
+from k3decode.ops.experts.launch import config_for, weight_layout
+from k3decode.ops.experts.packing import pack_experts
+from k3decode.ops.experts.trial import ExpertBytes, ExpertInputs, ExpertWeights, experts_trial
 
 __all__ = ["CASES"]
 
@@ -42,28 +35,18 @@ _BATCHES = (1, 2, 3, 4, 5, 8, 9, 12, 16, 17, 32, 33, 48, 64)
 _SERVED = {8: _BATCHES, 16: _BATCHES, 1: (1, 2, 8)}
 # Wide enough that a warp comes back to an expert.
 _WIDE = replace(_SMALL, num_experts=8, expert_intermediate_size=576)
-# Of a counter, what a launch must leave at zero.
-_COUNT = 0x7FFFFFFF
 # Scales around which random codes give gate and up values of a few units.
 _SCALES = range(119, 124)
 
 
 @dataclass(frozen=True)
-class _Bytes:
-    """Experts as a checkpoint stores them."""
+class _AllBytes:
+    """All experts as a checkpoint stores them, the expert first."""
 
     w13: Tensor
     w13_scales: Tensor
     w2: Tensor
     w2_scales: Tensor
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    latent: Tensor
-    """Whole rows, padding included."""
-    experts: Tensor
-    shares: Tensor
 
 
 @dataclass(frozen=True)
@@ -75,15 +58,15 @@ class _Shape:
     wide_scales: bool = False
     skew: float = 0.0
     """Expert e is drawn in proportion to (e + 1) ** -skew."""
-    alter_weights: Callable[[_Bytes], None] | None = None
-    alter: Callable[[_Inputs], None] | None = None
+    alter_weights: Callable[[_AllBytes], None] | None = None
+    alter: Callable[[ExpertInputs], None] | None = None
 
     @property
     def config(self) -> ExpertsConfig:
         return config_for(self.dims, self.ranks, rows=self.rows, wide_scales=self.wide_scales)
 
 
-def _weights(shape: _Shape, device: torch.device) -> tuple[_Bytes, PackedExperts]:
+def _weights(shape: _Shape, device: torch.device) -> ExpertWeights:
     c = shape.config
     generator = torch.Generator(device=device).manual_seed(c.inner_size)
 
@@ -94,7 +77,7 @@ def _weights(shape: _Shape, device: torch.device) -> tuple[_Bytes, PackedExperts
 
     scales = partial(draw, low=_SCALES.start, high=_SCALES.stop)
     experts, latent, inner = c.num_experts, c.latent_size, c.inner_size
-    stored = _Bytes(
+    stored = _AllBytes(
         w13=draw(experts, 2 * inner, latent // 2),
         w13_scales=scales(experts, 2 * inner, latent // MXFP4_GROUP),
         w2=draw(experts, latent, inner // 2),
@@ -103,16 +86,21 @@ def _weights(shape: _Shape, device: torch.device) -> tuple[_Bytes, PackedExperts
     if shape.alter_weights is not None:
         shape.alter_weights(stored)
     tensors = (stored.w13, stored.w13_scales, stored.w2, stored.w2_scales)
-    return stored, pack_experts(*tensors, layout=weight_layout(device))
+    packed = pack_experts(*tensors, layout=weight_layout(device))
+
+    def stored_expert(expert: int) -> ExpertBytes:
+        return ExpertBytes(*(tensor[expert] for tensor in tensors))
+
+    return ExpertWeights(packed, stored_expert)
 
 
 @cache
-def _kept_weights(dims: K3Dims, ranks: int, device: torch.device) -> tuple[_Bytes, PackedExperts]:
+def _kept_weights(dims: K3Dims, ranks: int, device: torch.device) -> ExpertWeights:
     """K3's own experts are gigabytes: drawn once for all cases of a process."""
     return _weights(_Shape(1, dims, ranks), device)
 
 
-def _inputs(shape: _Shape, seed: int) -> _Inputs:
+def _inputs(shape: _Shape, seed: int) -> ExpertInputs:
     c = shape.config
     generator = torch.Generator().manual_seed(seed)
     width = c.latent_size + shape.row_padding
@@ -125,7 +113,7 @@ def _inputs(shape: _Shape, seed: int) -> _Inputs:
     popularity = torch.arange(1, c.num_experts + 1).log().mul(-shape.skew)
     scores = popularity - (-uniform.log()).log()
     shares = torch.rand(shape.rows, c.top_k, generator=generator)
-    inputs = _Inputs(
+    inputs = ExpertInputs(
         latent=latent,
         experts=scores.topk(c.top_k).indices.to(torch.int32),
         shares=shares / shares.sum(-1, keepdim=True),
@@ -135,120 +123,16 @@ def _inputs(shape: _Shape, seed: int) -> _Inputs:
     return inputs
 
 
-def _served(inputs: _Inputs, config: ExpertsConfig) -> Tensor:
-    return (inputs.experts >= 0) & (inputs.experts < config.num_experts)
-
-
 def _prepare(shape: _Shape, draws: Iterator[int], launch: Launch, device: torch.device) -> Trial:
-    c = shape.config
     if shape.alter_weights is None:
-        stored, packed = _kept_weights(shape.dims, shape.ranks, device)
+        weights = _kept_weights(shape.dims, shape.ranks, device)
     else:
-        stored, packed = _weights(shape, device)
+        weights = _weights(shape, device)
     before = _inputs(shape, seed=100 * shape.rows + next(draws))
-    latent, experts, shares = (
-        tensor.to(device, copy=True) for tensor in (before.latent, before.experts, before.shares)
-    )
-    slots = shape.rows * c.top_k
-    workspace = make_workspace(c, device)
-    inner, arrived = workspace.inner.fill_(torch.nan), workspace.arrived
-    workspace.outputs.fill_(torch.nan)
-    out = poisoned(
-        shape.rows + 1, c.latent_size + shape.row_padding, dtype=torch.bfloat16, device=device
-    )
-    first_out, unused_inner = out.clone(), inner[slots:].clone()
-
-    def run() -> None:
-        launch(
-            latent[:, : c.latent_size],
-            experts,
-            shares,
-            packed,
-            workspace,
-            out[: shape.rows, : c.latent_size],
-            config=c,
-        )
-
-    def judge() -> tuple[Judgement, ...]:
-        written = out[: shape.rows, : c.latent_size].clone()
-        around = out.clone()
-        around[: shape.rows, : c.latent_size] = first_out[: shape.rows, : c.latent_size]
-        run()
-        again = out[: shape.rows, : c.latent_size]
-        rounded = _expected(shape, before, stored, torch.float32).to(torch.bfloat16)
-        return (
-            judge_close(
-                "out",
-                written,
-                reference=_expected(shape, before, stored, torch.float64),
-                same_dtype=rounded,
-            ),
-            judge_bitwise("second run", again, written),
-            judge_bitwise("around out", around, first_out),
-            judge_bitwise("unused inner rows", inner[slots:], unused_inner),
-            judge_bitwise("counters", arrived & _COUNT, torch.zeros_like(arrived)),
-        )
-
-    cost, facts = _counts(before, c, shape.rows)
-    return Trial(run=run, judge=judge, cost=cost, facts=facts)
+    return experts_trial(shape.config, before, weights, launch, device)
 
 
-def _counts(inputs: _Inputs, config: ExpertsConfig, rows: int) -> tuple[Cost, dict[str, int]]:
-    served = _served(inputs, config)
-    slots, experts = int(served.sum()), int(inputs.experts[served].unique().numel())
-    cost = experts_cost(config, rows, served_slots=slots, experts=experts)
-    return cost, {"experts": experts, "slots": slots}
-
-
-def _expected(shape: _Shape, inputs: _Inputs, stored: _Bytes, dtype: torch.dtype) -> Tensor:
-    """Reference on the device of the weights; FP32 with the inner rounding, FP64 without.
-
-    Expert by expert, in the order of their ids: thousands of de-quantised ones would not fit.
-    """
-    c, device = shape.config, stored.w13.device
-    served = _served(inputs, c)
-    latent = inputs.latent[:, : c.latent_size].to(device, dtype)
-    total = torch.zeros_like(latent)
-    for expert in inputs.experts[served].unique().tolist():
-        rows, places = torch.where(inputs.experts == expert)
-        one = Routing(
-            experts=torch.zeros(len(rows), 1, dtype=torch.int64, device=device),
-            weights=inputs.shares[rows, places][:, None].to(device, dtype),
-        )
-        total[rows.to(device)] += routed_experts(
-            latent[rows.to(device)],
-            one,
-            _reference_weights(c, stored, expert, dtype),
-            inner_dtype=torch.bfloat16 if dtype == torch.float32 else None,
-        )
-    return total
-
-
-def _reference_weights(
-    config: ExpertsConfig, stored: _Bytes, expert: int, dtype: torch.dtype
-) -> MoeWeights:
-    """One expert, de-quantised."""
-    w13 = unpack_mxfp4(stored.w13[expert], stored.w13_scales[expert]).to(dtype)
-    w2 = unpack_mxfp4(stored.w2[expert], stored.w2_scales[expert]).to(dtype)
-    nothing = torch.empty(0)
-    beta, linear_beta = config.situ_beta, config.situ_linear_beta
-    return MoeWeights(
-        gate=nothing,
-        correction_bias=nothing,
-        down_proj=nothing,
-        norm=nothing,
-        up_proj=nothing,
-        w1=w13[None, : config.inner_size],
-        w3=w13[None, config.inner_size :],
-        w2=w2[None],
-        shared=MlpWeights(nothing, nothing, nothing, beta=beta, linear_beta=linear_beta),
-        top_k=1,
-        scaling_factor=1.0,
-        norm_eps=0.0,
-    )
-
-
-def _skipped_slots(inputs: _Inputs) -> None:
+def _skipped_slots(inputs: ExpertInputs) -> None:
     inputs.experts[0] = -1
     inputs.experts[1, ::2] = -1
     inputs.experts[2, 1] = _SMALL.num_experts
@@ -258,60 +142,60 @@ def _skipped_slots(inputs: _Inputs) -> None:
     inputs.shares[1, ::2] = torch.nan
 
 
-def _all_skipped(inputs: _Inputs) -> None:
+def _all_skipped(inputs: ExpertInputs) -> None:
     inputs.experts[:] = -1
 
 
-def _same_experts(inputs: _Inputs) -> None:
+def _same_experts(inputs: ExpertInputs) -> None:
     inputs.experts[:] = torch.tensor([15, 0, 9, 5], dtype=torch.int32)
 
 
-def _different_experts(inputs: _Inputs) -> None:
+def _different_experts(inputs: ExpertInputs) -> None:
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(_SMALL.num_experts, generator=generator)
     inputs.experts[:] = order.to(torch.int32).view(inputs.experts.shape)
 
 
-def _one_hot_expert(inputs: _Inputs) -> None:
+def _one_hot_expert(inputs: ExpertInputs) -> None:
     # Choice j is among experts 4 j to 4 j + 3, so that no row has one twice.
     inputs.experts[:] = inputs.experts % 4 + 4 * torch.arange(4, dtype=torch.int32)
     inputs.experts[:, 2] = 9
 
 
-def _signed_zeros(inputs: _Inputs) -> None:
+def _signed_zeros(inputs: ExpertInputs) -> None:
     inputs.latent[0] = -0.0
     inputs.latent[1, ::2] = -0.0
     inputs.shares[1] = -0.0
 
 
-def _denormal_rows(inputs: _Inputs) -> None:
+def _denormal_rows(inputs: ExpertInputs) -> None:
     inputs.latent[0] = 2.0**-130
     inputs.latent[1] = -(2.0**-133)
 
 
-def _unbounded_rows(inputs: _Inputs) -> None:
+def _unbounded_rows(inputs: ExpertInputs) -> None:
     inputs.latent[0, 3] = torch.nan
     inputs.latent[1, 5] = torch.inf
     inputs.latent[2, 6] = -torch.inf
     inputs.latent[2, 7] = torch.inf
 
 
-def _large_rows(inputs: _Inputs) -> None:
+def _large_rows(inputs: ExpertInputs) -> None:
     # Brings weights whose scale bytes are next to zero back into range.
     inputs.latent[:] = inputs.latent * 2.0**118
 
 
-def _least_scales(stored: _Bytes) -> None:
+def _least_scales(stored: _AllBytes) -> None:
     # Weights down to the least BF16 denormals, in every second expert.
     stored.w13_scales[::2] = stored.w13_scales[::2] - _SCALES.start
 
 
-def _signed_zero_weights(stored: _Bytes) -> None:
+def _signed_zero_weights(stored: _AllBytes) -> None:
     stored.w13[::2] = 0x88
     stored.w2[1::2, ::3] = 0x80
 
 
-def _saturated_scales(stored: _Bytes) -> None:
+def _saturated_scales(stored: _AllBytes) -> None:
     # Gate and up rows of one group with the largest finite value in one column, zeros elsewhere.
     stored.w13[0::4, ::5, 16:32] = 0
     stored.w13[0::4, ::5, 20] = 0x30

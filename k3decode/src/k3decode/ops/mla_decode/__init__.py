@@ -11,6 +11,7 @@ from k3decode.ops.mla_decode.launch import (
     mla_decode,
     variants,
 )
+from k3decode.ops.mla_decode.trial import replay
 
 __all__ = ["OP"]
 
@@ -28,4 +29,5 @@ OP = Op(
         },
     },
     typical_variants=("e4m3",),
+    replay=replay,
 )

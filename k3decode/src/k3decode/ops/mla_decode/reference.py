@@ -28,9 +28,12 @@ class Attended:
 def attend(query: Tensor, rows: Tensor, latent: int, scale: float) -> Attended:
     """Attend with absorbed queries [H, L + R] to cache rows [S, L + R], S at least 1."""
     scores = scale * (query @ rows.T)
+    highest = scores.amax(-1, keepdim=True)
+    # Not torch.logsumexp, which answers infinity where a score is infinite and no share is defined.
+    total = torch.exp(scores - highest).sum(-1, keepdim=True)
     return Attended(
         latents=torch.softmax(scores, dim=-1) @ rows[:, :latent],
-        lse=torch.logsumexp(scores, dim=-1),
+        lse=(highest + torch.log(total))[:, 0],
     )
 
 
