@@ -68,6 +68,14 @@ def test_runs_that_differ_in_more_than_the_change_are_incomparable(
     assert reason.startswith(words)
 
 
+def test_kernel_package_has_no_model_in_words() -> None:
+    nothing = TWO.subject.model.model_copy(update={"name": "no model", "revision": "none"})
+    plan = TWO.plan.model_copy(update={"pairing": "package"})
+    other = changed(TWO, "subject", model=nothing).model_copy(update={"plan": plan})
+    (reason,) = reasons_against(ONE, other)
+    assert reason == "The models differ: k3-tiny seed-0, and no model."
+
+
 def test_plans_that_differ_say_in_what() -> None:
     manifest = TWO.manifest.model_copy(
         update={"run": TWO.manifest.run.model_copy(update={"plan_sha256": "00" * 32})}

@@ -11,6 +11,7 @@ __all__ = [
     "KeyDirectory",
     "KeysUnavailableError",
     "Moderation",
+    "NoEvidenceError",
     "Scope",
     "Token",
 ]
@@ -84,6 +85,10 @@ class Act:
     """Why, in a sentence."""
 
 
+class NoEvidenceError(Exception):
+    """A decision would vouch for a submission that was taken back."""
+
+
 class Moderation(Protocol):
     """Decisions of operators. Each one is kept for ever, also when it was taken back."""
 
@@ -92,6 +97,7 @@ class Moderation(Protocol):
 
         Raises:
             KeyError: There is no such submission, or nothing to take back.
+            NoEvidenceError: An audit of a retracted submission.
         """
         ...
 

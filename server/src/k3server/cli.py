@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from k3server.commands import decisions, serve, upkeep
+from k3server.commands import decisions, secrets_again, serve, upkeep
 from k3server.commands.storage import STORAGE_EPILOG
 from k3server.errors import MachineError
 from k3server.exit_code import ExitCode
@@ -23,7 +23,8 @@ examples:
 
 {STORAGE_EPILOG}
 exit status:
-  0 done, or stopped as asked, 1 verify-store found damage, 2 wrong flag, 5 the machine lacks
+  0 done, or stopped as asked, 1 verify-store found damage or
+  rescan secrets, 2 wrong flag, 5 the machine lacks
   something (a free port, a writable folder, the database or the store), 70 a defect of the
   registry, 130 stopped by Ctrl-C
 """
@@ -47,6 +48,11 @@ COMMANDS: Final[dict[str, _Command]] = {
     ),
     "verify-store": _Command(
         "hash the archive of every submission again", upkeep.add_verify_flags, upkeep.run_verify
+    ),
+    "rescan": _Command(
+        "look for secrets in stored archives with the patterns of this version",
+        secrets_again.add_rescan_flags,
+        secrets_again.run_rescan,
     ),
     "export": _Command(
         "write everything public to files", upkeep.add_export_flags, upkeep.run_export

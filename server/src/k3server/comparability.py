@@ -34,10 +34,7 @@ def reasons_against(one: SubmissionDocument, other: SubmissionDocument) -> tuple
         found.append(f"The machines differ: {machines[0]}, and {machines[1]}.")
     models = _model(one), _model(other)
     if models[0] != models[1]:
-        found.append(
-            f"The models differ: {one.subject.model.name} {one.subject.model.revision}, and "
-            f"{other.subject.model.name} {other.subject.model.revision}."
-        )
+        found.append(f"The models differ: {_model_words(one)}, and {_model_words(other)}.")
     engines = summarise(one).engine, summarise(other).engine
     if engines[0] != engines[1]:
         found.append(f"The engines differ: {engines[0]}, and {engines[1]}.")
@@ -60,6 +57,12 @@ def _plans_differ(one: SubmissionDocument, other: SubmissionDocument) -> str:
 
 def _model(document: SubmissionDocument) -> str:
     return sha256_hex(canonical_json(document.subject.model))
+
+
+def _model_words(document: SubmissionDocument) -> str:
+    model = document.subject.model
+    # A kernel package is asked without a model, and its record says so in the name.
+    return model.name if document.plan.pairing == "package" else f"{model.name} {model.revision}"
 
 
 def independent(one: Submission, other: Submission) -> bool:

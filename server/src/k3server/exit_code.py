@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
     CLEAN = 0
     """The command did its job; for `serve`: it was asked to stop and stopped."""
     DAMAGE = 1
-    """`verify-store` found an archive that is missing or has other bytes."""
+    """`verify-store` found an archive that is missing or has other bytes, or `rescan` a secret."""
     USAGE = 2
     """A flag or argument is wrong; nothing was started."""
     ENVIRONMENT = 5

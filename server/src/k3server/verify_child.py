@@ -2,7 +2,8 @@
 
 The archive comes from a stranger, so it is opened only here: a crash, endless loop or memory
 bomb ends this process and nothing else. The answer is one JSON object on stdout,
-`{"findings": [...], "document": {...} | null}`; exactly one of the two is empty.
+`{"findings": [...], "document": {...} | null}`; exactly one of the two is empty. With
+`--secrets-only` nothing but secrets is looked for, and both may be empty.
 """
 
 import argparse
@@ -35,9 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m k3server.verify_child", description=__doc__)
     parser.add_argument("archive", type=Path)
-    parser.add_argument("--repository", required=True)
-    parser.add_argument("--pull-request", required=True, type=int)
-    parser.add_argument("--commit", required=True)
+    parser.add_argument("--repository", default="")
+    parser.add_argument("--pull-request", default=0, type=int)
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--secrets-only", action="store_true")
     parser.add_argument("--parent-pid", required=True, type=int)
     parser.add_argument("--cpu-s", required=True, type=int)
     parser.add_argument("--memory-bytes", required=True, type=int)
@@ -46,7 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
         return ABANDONED
     _set_limits(cpu_s=chosen.cpu_s, memory_bytes=chosen.memory_bytes)
     try:
-        answer = _judge(chosen.archive, chosen.repository, chosen.pull_request, chosen.commit)
+        if chosen.secrets_only:
+            answer = _scan(chosen.archive)
+        else:
+            answer = _judge(chosen.archive, chosen.repository, chosen.pull_request, chosen.commit)
     except MemoryError:
         return OUT_OF_MEMORY
     sys.stdout.write(answer)
@@ -90,6 +95,13 @@ def _judge(archive: Path, repository: str, pull_request: int, commit_sha: str) -
             else document.model_dump(mode="json", by_alias=True),
         }
     )
+
+
+def _scan(archive: Path) -> str:
+    from k3server.judge import secret_findings  # noqa: PLC0415
+
+    findings = [asdict(finding) for finding in secret_findings(archive)]
+    return json.dumps({"findings": findings, "document": None})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from k3server.account_ports import Action
+from k3server.account_ports import Action, NoEvidenceError
 from k3server.adapters.sql.accounts import SqlAccounts
 from k3server.adapters.sql.database import Database
 from k3server.adapters.sql.index import SqlIndex
@@ -149,6 +149,18 @@ def test_decision_about_nothing_is_refused_and_not_logged(database: Database) ->
     with pytest.raises(KeyError):
         decide(database, "retract", "00" * 32)
     assert SqlModeration(database).acts(limit=9) == ()
+
+
+def test_audit_of_a_retracted_submission_is_refused_and_not_logged(database: Database) -> None:
+    digest = add(database, 1, "github:a")
+    decide(database, "retract", digest)
+    with pytest.raises(NoEvidenceError):
+        decide(database, "audit", digest)
+    assert (row(database, digest).trust, row(database, digest).state) == ("signed", "retracted")
+    assert [act.action for act in SqlModeration(database).acts(limit=9)] == ["retract"]
+    decide(database, "release", digest)
+    decide(database, "audit", digest)
+    assert row(database, digest).trust == "audited"
 
 
 @pytest.mark.parametrize("table", ["acts", "attributions"])

@@ -57,8 +57,32 @@ class ChildVerifier:
 
     async def verify(self, archive: Path, change: ChangeUnderTest) -> Verification:
         """Judge the archive; a crash or a limit that is reached is a refusal, too."""
+        answer = await self._answer(
+            archive,
+            f"--repository={change.repository}",
+            f"--pull-request={change.pull_request}",
+            f"--commit={change.commit_sha}",
+        )
+        if isinstance(answer, Refused):
+            return answer
+        if answer.findings:
+            return Refused("The bundle was refused", _findings(answer))
+        if answer.document is not None:
+            return Verified(answer.document)
+        return _unjudged(
+            "verification-crashed",
+            "Expected findings or a document from the verifier, found neither.",
+            _DEFECT,
+        )
+
+    async def secrets(self, archive: Path) -> tuple[ProblemFinding, ...]:
+        """Secrets in the archive, or the reason why it could not be looked into."""
+        answer = await self._answer(archive, "--secrets-only")
+        return answer.findings if isinstance(answer, Refused) else _findings(answer)
+
+    async def _answer(self, archive: Path, *words: str) -> _Answer | Refused:
         process = await asyncio.create_subprocess_exec(
-            *self._command(archive, change),
+            *self._command(archive, *words),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -69,7 +93,7 @@ class ChildVerifier:
         )
         try:
             async with asyncio.timeout(self._settings.verify_wall_s):
-                answer, words = await asyncio.gather(
+                answer, said = await asyncio.gather(
                     _read_capped(process.stdout, _MAX_ANSWER_BYTES),
                     _read_capped(process.stderr, _MAX_WORDS_BYTES),
                 )
@@ -83,24 +107,24 @@ class ChildVerifier:
             )
         finally:
             await _end(process)
-        return self._interpret(status, answer, words)
+        return self._interpret(status, answer, said)
 
-    def _command(self, archive: Path, change: ChangeUnderTest) -> tuple[str, ...]:
+    def _command(self, archive: Path, *words: str) -> tuple[str, ...]:
         return (
             self._python,
             "-I",
             "-m",
             "k3server.verify_child",
             str(archive.resolve()),
-            f"--repository={change.repository}",
-            f"--pull-request={change.pull_request}",
-            f"--commit={change.commit_sha}",
+            *words,
             f"--parent-pid={os.getpid()}",
             f"--cpu-s={self._settings.verify_cpu_s}",
             f"--memory-bytes={self._settings.verify_memory_bytes}",
         )
 
-    def _interpret(self, status: int, answer: bytes | None, words: bytes | None) -> Verification:
+    def _interpret(
+        self, status: int, answer: bytes | None, words: bytes | None
+    ) -> _Answer | Refused:
         if status == -signal.SIGXCPU:
             why = f"Expected at most {self._settings.verify_cpu_s} s of CPU time, found more."
             return _unjudged("verification-timeout", why, _TOO_MUCH)
@@ -119,10 +143,10 @@ class ChildVerifier:
         return _read_answer(answer)
 
 
-def _read_answer(answer: bytes) -> Verification:
+def _read_answer(answer: bytes) -> _Answer | Refused:
     try:
         read = _ANSWER.validate_json(answer)
-        findings = tuple(ProblemFinding(**each) for each in read.findings)
+        _findings(read)
     except (ValidationError, TypeError) as error:
         _LOG.error("verifier's answer cannot be read: %s", error)
         return _unjudged(
@@ -130,15 +154,11 @@ def _read_answer(answer: bytes) -> Verification:
             "Expected an answer from the verifier, found something else.",
             _DEFECT,
         )
-    if findings:
-        return Refused("The bundle was refused", findings)
-    if read.document is not None:
-        return Verified(read.document)
-    return _unjudged(
-        "verification-crashed",
-        "Expected findings or a document from the verifier, found neither.",
-        _DEFECT,
-    )
+    return read
+
+
+def _findings(answer: _Answer) -> tuple[ProblemFinding, ...]:
+    return tuple(ProblemFinding(**each) for each in answer.findings)
 
 
 def _unjudged(code: str, why: str, hint: str) -> Refused:

@@ -9,7 +9,7 @@ import unicodedata
 from datetime import timedelta
 from typing import Final, get_args
 
-from k3server.account_ports import Action, Scope
+from k3server.account_ports import Action, NoEvidenceError, Scope
 from k3server.adapters.sql.accounts import SqlAccounts
 from k3server.adapters.sql.moderation import SqlModeration
 from k3server.adapters.system_clock import SystemClock
@@ -17,7 +17,7 @@ from k3server.bearer import make_token
 from k3server.commands.storage import add_storage_flags, database_of
 from k3server.exit_code import ExitCode
 
-__all__ = ["add_decide_flags", "add_token_flags", "run_decide", "run_token"]
+__all__ = ["add_decide_flags", "add_token_flags", "operator_name", "run_decide", "run_token"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTITY: Final = re.compile(
@@ -93,7 +93,7 @@ def run_token(chosen: argparse.Namespace) -> int:
                 sys.stdout.write("\t".join(words) + "\n")
             return ExitCode.CLEAN
         if chosen.revoke is not None:
-            if accounts.revoke(chosen.revoke, _operator(), now):
+            if accounts.revoke(chosen.revoke, operator_name(), now):
                 return ExitCode.CLEAN
             sys.stderr.write("k3-registry: Expected the id of a token that works, found none.\n")
             return ExitCode.USAGE
@@ -105,7 +105,7 @@ def run_token(chosen: argparse.Namespace) -> int:
             lifetime=timedelta(days=chosen.days),
             draw_hex=secrets.token_hex,
         )
-        accounts.add(token, _operator())
+        accounts.add(token, operator_name())
     sys.stdout.write(f"{text}\n")
     sys.stderr.write("k3-registry: This is shown once; only a digest of it is kept.\n")
     return ExitCode.CLEAN
@@ -149,7 +149,7 @@ def run_decide(chosen: argparse.Namespace) -> int:
             moderation.decide(
                 action,
                 chosen.target,
-                actor=_operator(),
+                actor=operator_name(),
                 reason=chosen.reason,
                 at=SystemClock().now(),
             )
@@ -159,8 +159,15 @@ def run_decide(chosen: argparse.Namespace) -> int:
                 "found nothing. Use the whole id, or the name as the log has it.\n"
             )
             return ExitCode.USAGE
+        except NoEvidenceError:
+            sys.stderr.write(
+                f"k3-registry: Expected a submission to audit that stands, found {chosen.target!a} "
+                "retracted. Release it first, with the reason, if it was retracted wrongly.\n"
+            )
+            return ExitCode.USAGE
     return ExitCode.CLEAN
 
 
-def _operator() -> str:
+def operator_name() -> str:
+    """Who gives this command, as decisions note it."""
     return f"operator:{getpass.getuser()}"

@@ -5,7 +5,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from k3server.account_ports import Act, Action
+from k3server.account_ports import Act, Action, NoEvidenceError
 from k3server.adapters.sql.database import Database, insert_new
 from k3server.adapters.sql.listings import note_submission, refresh
 from k3server.adapters.sql.tables import acts, bans, listings, witnesses
@@ -34,7 +34,9 @@ class SqlModeration:
                     if connection.execute(gone.returning(bans.c.banned)).first() is None:
                         raise KeyError(target)
                 case _:
-                    self._lock(connection, target)
+                    state = self._lock(connection, target)
+                    if action == "audit" and state == "retracted":
+                        raise NoEvidenceError(target)
             connection.execute(acts.insert().values(**values, reason=reason))
             if action not in {"ban", "unban"}:
                 for each in (target, *_witnesses_of(connection, target)):
@@ -66,10 +68,13 @@ class SqlModeration:
             for row in rows
         )
 
-    def _lock(self, connection: sa.Connection, bundle_sha256: str) -> None:
-        statement = sa.select(listings.c.sequence).where(listings.c.bundle_sha256 == bundle_sha256)
-        if connection.execute(statement.with_for_update()).first() is None:
+    def _lock(self, connection: sa.Connection, bundle_sha256: str) -> str:
+        """Hold the row of a submission for this transaction; returns the submission's state."""
+        statement = sa.select(listings.c.state).where(listings.c.bundle_sha256 == bundle_sha256)
+        state: str | None = connection.execute(statement.with_for_update()).scalar_one_or_none()
+        if state is None:
             raise KeyError(bundle_sha256)
+        return state
 
 
 def _witnesses_of(connection: sa.Connection, bundle_sha256: str) -> list[str]:
