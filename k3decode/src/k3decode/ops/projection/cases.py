@@ -44,7 +44,14 @@ _AT_MORE_TOKENS = {
         (2, 16, 32),
     ),
     **dict.fromkeys(
-        ["tp8_kda_in", "tp8_o_proj", "tp8_shared_situ", "tp8_whole_front", "tp8_lm_head"],
+        [
+            "tp8_kda_in",
+            "tp8_o_proj",
+            "tp8_shared_situ",
+            "tp8_whole_front",
+            "tp8_lm_head",
+            "tp8_logits",
+        ],
         (*SERVED_ROWS, 32),
     ),
 }

@@ -85,6 +85,7 @@ def _feed_forward(dims: K3Dims, shard: K3Shard) -> dict[str, ProjectionShape]:
         "dense_situ": ProjectionShape(2 * dense, hidden, situ=True),
         "dense_down": ProjectionShape(hidden, dense),
         "lm_head": ProjectionShape(shard.vocab_size, hidden),
+        "logits": ProjectionShape(shard.vocab_size, hidden, fp32_rows=shard.vocab_size),
     }
 
 
