@@ -12,7 +12,6 @@ instead. Processes that share `--turns FILE` prepare at the same time and time a
 
 import argparse
 import json
-import shlex
 import statistics
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from k3decode.check import check_case
-from k3decode.circumstances import circumstances
+from k3decode.circumstances import circumstances, typed_command
 from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
 from k3decode.op import Case, Op, Part, Trial
@@ -118,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
     device = torch.device("cuda")
-    facts = circumstances(options.commit, _typed(arguments))
+    facts = circumstances(options.commit, typed_command("k3decode.bench", arguments))
     from k3decode.read_rate import ReadRate  # noqa: PLC0415
 
     turns = Turns(options.turns)
@@ -221,11 +220,6 @@ def passed_cases(path: Path, commit: str) -> set[tuple[str, str]]:
 def _passed_now(op: Op, cases: Sequence[Case], device: torch.device) -> set[tuple[str, str]]:
     reports = (check_case(op, case, op.launch, device) for case in cases)
     return {(r.op, r.case) for r in reports if r.outcome == "passed"}
-
-
-def _typed(arguments: Sequence[str] | None) -> str:
-    words = sys.argv[1:] if arguments is None else arguments
-    return shlex.join(["python", "-m", "k3decode.bench", *words])
 
 
 def _is_timed(case: Case, names: Sequence[str] | None) -> bool:

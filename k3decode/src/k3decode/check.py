@@ -10,7 +10,6 @@ FOLDER` runs kernels that were exported, with the compiler replaced by one that 
 import argparse
 import importlib
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from typing import Literal, cast
 
 import torch
 
-from k3decode.circumstances import circumstances
+from k3decode.circumstances import circumstances, typed_command
 from k3decode.host.kernel_library import PreparedKernelError, use_library
 from k3decode.launch_memory import LaunchMemory, metered
 from k3decode.op import GROUPS, Case, Launch, Op, Part
@@ -170,7 +169,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check = check_case if options.jitter is None else _late_check(device, options.jitter, names)
     if check is None:
         return 1
-    facts = {} if options.commit is None else circumstances(options.commit, _typed(arguments))
+    facts = (
+        {}
+        if options.commit is None
+        else circumstances(options.commit, typed_command("k3decode.check", arguments))
+    )
     reports = []
     for op, case in cases:
         report = check(op, case, adapters.get(op.name, op.launch), device)
@@ -181,11 +184,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bad = sum(report.outcome != "passed" for report in reports)
     print(f"{len(reports) - bad} of {len(reports)} cases passed", file=sys.stderr)
     return 1 if bad or not reports else 0
-
-
-def _typed(arguments: Sequence[str] | None) -> str:
-    words = sys.argv[1:] if arguments is None else arguments
-    return shlex.join(["python", "-m", "k3decode.check", *words])
 
 
 _Check = Callable[[Op, Case, Launch, torch.device], CaseReport]

@@ -1,13 +1,22 @@
 """What a result on a GPU needs beside it to mean anything."""
 
 import platform
+import shlex
 import subprocess
+import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
 import torch
 
-__all__ = ["circumstances"]
+__all__ = ["circumstances", "typed_command"]
+
+
+def typed_command(module: str, arguments: Sequence[str] | None) -> str:
+    """The command line that runs a module with these arguments; None for those of the process."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return shlex.join(["python", "-m", module, *words])
 
 
 def circumstances(commit: str, command: str) -> dict[str, str]:

@@ -12,7 +12,6 @@ step, since only one launch is ahead of another at any time.
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from k3decode.circumstances import circumstances
+from k3decode.circumstances import circumstances, typed_command
 from k3decode.decode.batches import Batch
 from k3decode.decode.executor import DecodeExecutor
 from k3decode.decode.launches import PreparedLaunch
@@ -135,10 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
     device, dims = torch.device("cuda"), shard_dims(K3Dims(), options.ranks)
-    words = sys.argv[1:] if arguments is None else arguments
-    facts = circumstances(
-        options.commit, shlex.join(["python", "-m", "k3decode.late_step", *words])
-    )
+    facts = circumstances(options.commit, typed_command("k3decode.late_step", arguments))
     executor = random_executor(
         dims,
         layers=options.layers,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from k3decode.circumstances import circumstances
+from k3decode.circumstances import circumstances, typed_command
 from k3decode.mutants import MUTANTS, Mutant, mutate
 
 __all__ = ["kept_results", "main", "standing"]
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.keep is None:
             parser.error("expected a CUDA device, found none: show kept results with --keep FILE")
         return _show(chosen, kept_results(options.keep))
-    facts = circumstances(options.commit, "python -m k3decode.mutants")
+    facts = circumstances(options.commit, typed_command("k3decode.mutants", arguments))
     records = []
     with ThreadPoolExecutor(options.jobs) as pool:
         for record in pool.map(_run, chosen):
