@@ -8,9 +8,10 @@ import torch
 from k3decode.decode.batches import Batch
 from k3decode.decode.buffers import allocate_state
 from k3decode.decode.executor import DecodeExecutor
-from k3decode.decode.layer_check import Stream, _advanced, _set_state, judge_choice
+from k3decode.decode.layer_check import Stream, _stored, judge_choice
 from k3decode.decode.layer_reference import LayerInputs, LayerReference
 from k3decode.decode.packing import pack_layer
+from k3decode.decode.placed_state import carried, place_state
 from k3decode.decode.random_weights import random_ends, random_layer
 from k3decode.decode.whole_check import begin_step
 from k3decode.tolerance import judge_close
@@ -43,7 +44,7 @@ def _inputs(number: int, stream: Stream, state: LayerInputs | None, step: int) -
 @pytest.mark.usefixtures("torch_ops")
 def test_a_layer_gives_what_its_reference_gives(number: int) -> None:
     """Dense KDA at a block start, KDA with MoE, MLA with MoE at a block start, KDA at one."""
-    stream = Stream.embedded(DIMS, steps=STEPS, requests=REQUESTS, seed=number, device=CPU)
+    stream = Stream.embedded(DIMS, tokens=STEPS, requests=REQUESTS, seed=number, device=CPU)
     blocks = torch.randn(-(-number // 3), STEPS, REQUESTS, 256).to(torch.bfloat16)
     stream = replace(stream, blocks=blocks)
     tensors, experts = random_layer(DIMS, number, 0, CPU)
@@ -53,15 +54,15 @@ def test_a_layer_gives_what_its_reference_gives(number: int) -> None:
     exact, rounded = (
         LayerReference(DIMS, number, tensors, experts, rounded=rounded) for rounded in (False, True)
     )
-    carried = None
+    state_after = None
     for step in range(STEPS):
-        inputs = _inputs(number, stream, carried, step)
+        inputs = _inputs(number, stream, state_after, step)
         rows = executor.buffers
         rows.prefix.copy_(inputs.prefix)
         if inputs.pending is not None:
             rows.pending.copy_(inputs.pending)
         rows.blocks[: len(blocks)].copy_(inputs.blocks)
-        _set_state(state, number, step, inputs)
+        place_state(state, number, inputs, batch, 1)
         for launch in executor.launches(batch):
             launch.run()
         chosen = rows.experts[0].long() if experts is not None else None
@@ -77,7 +78,7 @@ def test_a_layer_gives_what_its_reference_gives(number: int) -> None:
         if number % 3 == 0:
             added = inputs.prefix if inputs.pending is None else inputs.prefix + inputs.pending
             assert torch.equal(rows.blocks[number // 3], added)
-        carried = _advanced(inputs, wanted)
+        state_after = _stored(carried(inputs, wanted))
 
 
 @pytest.mark.usefixtures("torch_ops")

@@ -1,6 +1,8 @@
 """What the layer bench works out on paper: bytes, intervals, draws, clocks, spans."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +13,10 @@ from k3decode.decode.random_weights import random_layer
 from k3decode.decode.shard import shard_dims
 from k3decode.dims import K3Dims
 from k3decode.layer_bench.clocks import summary
-from k3decode.layer_bench.draws import drawn_experts
+from k3decode.layer_bench.draws import TraceError, drawn_experts, traced_experts
 from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import median_interval, per_layer_us
+from k3decode.layer_bench.stacks import stack_dims
 from k3decode.layer_bench.timeline import named_spans, shares
 from k3decode.ops.experts.packing import PackedExperts
 
@@ -121,6 +124,46 @@ def test_a_skewed_draw_has_fewer_experts() -> None:
     )
     assert 580 <= uniform <= 640
     assert skewed < 0.7 * uniform
+
+
+def test_a_trace_gives_rows_that_follow_each_other(tmp_path: Path) -> None:
+    path, layers = tmp_path / "trace.jsonl", []
+    for layer in range(2):
+        layers.append([[(7 * i + layer + j) % 32 for j in range(3)] for i in range(9)])
+        with path.open("a") as file:
+            file.write(json.dumps({"layer": layer, "experts": layers[-1]}) + "\n")
+    experts, weights = traced_experts(path, (3, 4, 3), 32, seed=5)
+    first = layers[0].index(experts[0, 0].tolist())
+    for i, taken in enumerate(experts.tolist()):
+        assert taken == layers[i % 2][first : first + 4]
+    assert torch.allclose(weights.sum(-1), torch.ones(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("{}", "line 1: expected {\"layer\": ...*found '{}'"),
+        ('{"layer": 0, "experts": [[1, 1]]}', "rows of 2 different experts below 8"),
+        ('{"layer": 0, "experts": [[1, 8]]}', "rows of 2 different experts below 8"),
+        ('{"layer": 0, "experts": [[1, 2]]}', "at least 2 rows in every layer, found 1 in one"),
+        ("", "at least 2 rows in every layer, found 0 in one"),
+    ],
+)
+def test_a_wrong_trace_is_refused(tmp_path: Path, line: str, sentence: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(line)
+    with pytest.raises(TraceError, match=sentence.replace("{", "[{]").replace("...*", ".*")):
+        traced_experts(path, (1, 2, 2), 8, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("stack", "mla", "dense"),
+    [("kda_dense", 0, 30), ("kda_moe", 0, 0), ("mla_moe", 30, 0), ("mix", 7, 1)],
+)
+def test_layers_of_a_stack_are_of_its_kind(stack: str, mla: int, dense: int) -> None:
+    dims = stack_dims(K3Dims(), stack)  # type: ignore[arg-type]
+    assert sum(dims.is_mla(i) for i in range(30)) == mla
+    assert sum(dims.is_dense(i) for i in range(30)) == dense
 
 
 def test_clocks_are_summed_up_and_unreadable_lines_counted() -> None:

@@ -1,16 +1,29 @@
-"""One layer of the executor against its reference, step by step, from the reference's rows."""
+"""One layer of the executor against its reference, step by step, from the reference's rows.
 
-from dataclasses import dataclass
+A step has a token of each request, or several that it verifies together. The reference takes them
+one after the other and keeps what it has inside a step unrounded; from step to step state has the
+formats in which it is stored. How many tokens a step keeps goes round: one, two and so on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from k3decode.decode.batches import Batch
-from k3decode.decode.buffers import DecodeState, allocate_state
+from k3decode.decode.buffers import allocate_state
 from k3decode.decode.executor import DecodeExecutor
 from k3decode.decode.layer_reference import LayerInputs, LayerOutputs, LayerReference
 from k3decode.decode.packing import pack_layer
+from k3decode.decode.placed_state import (
+    carried,
+    first_inputs,
+    kept_tokens,
+    place_state,
+    written_state,
+)
 from k3decode.decode.random_weights import random_layer
 from k3decode.dims import K3Dims
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close
@@ -24,7 +37,7 @@ _STATE_EVERY = 8
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows between two layers, of T steps with M requests each, BF16."""
+    """Rows between two layers, of T tokens of M requests each, BF16."""
 
     prefix: Tensor
     """[T, M, D]"""
@@ -35,11 +48,11 @@ class Stream:
 
     @classmethod
     def embedded(
-        cls, dims: K3Dims, *, steps: int, requests: int, seed: int, device: torch.device
+        cls, dims: K3Dims, *, tokens: int, requests: int, seed: int, device: torch.device
     ) -> "Stream":
         """What layer 0 gets."""
         generator = torch.Generator(device).manual_seed(seed)
-        shape = (steps, requests, dims.hidden_size)
+        shape = (tokens, requests, dims.hidden_size)
         rows = torch.randn(*shape, generator=generator, device=device)
         blocks = torch.empty(0, *shape, dtype=torch.bfloat16, device=device)
         return cls(prefix=rows.to(torch.bfloat16), pending=None, blocks=blocks)
@@ -76,12 +89,23 @@ def judge_choice(
 class LayerCheck:
     """Runs all steps of one layer; afterwards `following` is what the next layer gets."""
 
-    def __init__(self, dims: K3Dims, number: int, stream: Stream, *, seed: int) -> None:
-        """Make the layer's weights, in the executor's form and in the reference's two."""
+    def __init__(
+        self, dims: K3Dims, number: int, stream: Stream, *, seed: int, tokens: int = 1
+    ) -> None:
+        """Make the layer's weights, in the executor's form and in the reference's two.
+
+        Args:
+            dims: widths of the rank.
+            number: 0-based layer number.
+            stream: a multiple of `tokens` tokens.
+            seed: of the weights.
+            tokens: of each request in a step.
+        """
         self._dims, self._number, self._stream = dims, number, stream
-        steps, requests, _ = stream.prefix.shape
+        total, requests, _ = stream.prefix.shape
         device = stream.prefix.device
-        self._batch = Batch(tokens=1, requests=requests)
+        self._steps = total // tokens
+        self._batch = Batch(tokens=tokens, requests=requests)
         tensors, experts = random_layer(dims, number, seed, device)
         self._bias = tensors.get(_BIAS)
         self._forms = [
@@ -89,7 +113,7 @@ class LayerCheck:
             for rounded in (False, True)
         ]
         numbers = range(number, number + 1)
-        self._state = allocate_state(dims, numbers, self._batch, device, context=steps)
+        self._state = allocate_state(dims, numbers, self._batch, device, context=total)
         packed = pack_layer(tensors, experts, dims, number)
         self._executor = DecodeExecutor(dims, [packed], self._state)
         self._captured = self._executor.prepare(self._batch)
@@ -99,21 +123,21 @@ class LayerCheck:
 
     def run(self) -> dict[str, Any]:
         """Judge all steps; returns what a line of results says."""
-        steps = self._stream.prefix.shape[0]
-        inputs = self._first_inputs()
+        kept, inputs = 1, first_inputs(self._dims, self._number, self._stream)
         prefixes, pendings, added = [], [], []
-        for step in range(steps):
-            inputs = self._rows_of(step, inputs)
-            exact = self._step(step, inputs, judges_state=step % _STATE_EVERY == 0)
-            prefixes.append(exact.prefix.to(torch.bfloat16))
-            pendings.append(exact.pending.to(torch.bfloat16))
-            added.append(_with_pending(inputs))
-            inputs = _advanced(inputs, exact)
+        for step in range(self._steps):
+            judges_state = step % _STATE_EVERY == 0
+            outputs, chain = self._step(step, inputs, kept, judges_state=judges_state)
+            prefixes += [exact.prefix.to(torch.bfloat16) for exact in outputs]
+            pendings += [exact.pending.to(torch.bfloat16) for exact in outputs]
+            added += [_with_pending(one) for one in chain]
+            kept = kept_tokens(step, self._batch.tokens)
+            inputs = _stored(carried(chain[kept - 1], outputs[kept - 1]))
         blocks = self._stream.blocks
         if self._number % self._dims.attn_res_block_size == 0:
             blocks = torch.cat([blocks, torch.stack(added)[None]])
         self.following = Stream(torch.stack(prefixes), torch.stack(pendings), blocks)
-        return self._record(steps)
+        return self._record(self._steps)
 
     def _record(self, steps: int) -> dict[str, Any]:
         wrong = {name: j.sentence for name, j in self._worst.items() if not j.passed}
@@ -123,6 +147,7 @@ class LayerCheck:
             "feed_forward": "dense" if self._dims.is_dense(self._number) else "moe",
             "steps": steps,
             "requests": self._batch.requests,
+            "tokens": self._batch.tokens,
             "kernels": self._captured.kernels,
             "outcome": "failed" if wrong else "passed",
             "undecided_rows": self._undecided,
@@ -132,65 +157,67 @@ class LayerCheck:
             "wrong": wrong,
         }
 
-    def _first_inputs(self) -> LayerInputs:
-        dims, rows = self._dims, self._stream.prefix[0]
-        requests, heads, width = rows.shape[0], dims.num_attention_heads, dims.kda_head_dim
-        if dims.is_mla(self._number):
-            cache = rows.new_zeros(requests, 0, dims.mla_row)
-            return LayerInputs(rows, None, self._stream.blocks[:, 0], cache=cache)
-        return LayerInputs(
-            rows,
-            None,
-            self._stream.blocks[:, 0],
-            taps=rows.new_zeros(requests, dims.kda_conv_taps - 1, 3 * dims.kda_width),
-            memory=torch.zeros(requests, heads, width, width, device=rows.device),
-        )
-
-    def _rows_of(self, step: int, state: LayerInputs) -> LayerInputs:
+    def _rows_of(self, token: int, state: LayerInputs) -> LayerInputs:
+        """What the stream brings for a token, with a state."""
         stream = self._stream
-        return LayerInputs(
-            prefix=stream.prefix[step],
-            pending=None if stream.pending is None else stream.pending[step],
-            blocks=stream.blocks[:, step],
-            taps=state.taps,
-            memory=state.memory,
-            cache=state.cache,
+        return replace(
+            state,
+            prefix=stream.prefix[token],
+            pending=None if stream.pending is None else stream.pending[token],
+            blocks=stream.blocks[:, token],
         )
 
-    def _step(self, step: int, inputs: LayerInputs, *, judges_state: bool) -> LayerOutputs:
-        found, again = (self._replay(step, inputs) for _ in range(2))
+    def _step(
+        self, step: int, state: LayerInputs, kept: int, *, judges_state: bool
+    ) -> tuple[list[LayerOutputs], list[LayerInputs]]:
+        """Judge a step's tokens; returns the exact outputs, and from which inputs, of each."""
+        tokens = self._batch.tokens
+        numbers = range(step * tokens, (step + 1) * tokens)
+        given = [self._rows_of(number, state) for number in numbers]
+        found, again = (self._replay(given, kept) for _ in range(2))
         for name, value in found.items():
             self._keep(judge_bitwise(f"{name} again", again[name], value))
-        chosen = None if self._bias is None else found["experts"].long()
-        exact, rounded = (form.apply(inputs, chosen) for form in self._forms)
+        outputs, chain = [], []
+        chains = [state, state]
+        for token, number in enumerate(numbers):
+            of_token = {name: value[:, token] for name, value in found.items()}
+            inputs = [self._rows_of(number, one) for one in chains]
+            chosen = None if self._bias is None else of_token["experts"].long()
+            both = [form.apply(one, chosen) for form, one in zip(self._forms, inputs, strict=True)]
+            self._judge_token(of_token, both, judges_state=judges_state)
+            outputs.append(both[0])
+            chain.append(inputs[0])
+            chains = [carried(one, out) for one, out in zip(inputs, both, strict=True)]
+        return outputs, chain
+
+    def _judge_token(
+        self, found: Mapping[str, Tensor], both: list[LayerOutputs], *, judges_state: bool
+    ) -> None:
+        """Judge a token of each request: `both` are the exact outputs and those with roundings."""
+        exact, rounded = both
         judged = ["prefix", "attended", "hidden", "pending"]
         if judges_state:
-            judged += ["row"] if inputs.cache is not None else ["memory", "taps"]
+            judged += ["row"] if exact.row is not None else ["memory", "taps"]
         for name in judged:
             same_dtype = getattr(rounded, name).to(found[name].dtype)
-            reference = getattr(exact, name)
             axes = 2 if name == "memory" else 1
             self._keep(
                 judge_close(
                     name,
                     found[name],
-                    reference=reference,
+                    reference=getattr(exact, name),
                     same_dtype=same_dtype,
                     shared_axes=axes,
                 )
             )
-        if chosen is not None and exact.logits is not None and rounded.logits is not None:
-            self._judge_choice(found, chosen, exact.logits, rounded.logits)
-        return exact
+        if exact.logits is not None and rounded.logits is not None:
+            chosen = found["experts"].long()
+            self._judge_choice(found["logits"], chosen, exact.logits, rounded.logits)
 
-    def _judge_choice(
-        self, found: dict[str, Tensor], chosen: Tensor, exact: Tensor, rounded: Tensor
-    ) -> None:
+    def _judge_choice(self, found: Tensor, chosen: Tensor, exact: Tensor, rounded: Tensor) -> None:
         if self._bias is None:
             return
-        self._keep(
-            judge_close("logits", found["logits"], reference=exact, same_dtype=rounded.float())
-        )
+        self._keep(judge_close("logits", found, reference=exact, same_dtype=rounded.float()))
         right, undecided = judge_choice(chosen, exact, rounded, self._bias)
         self._undecided += undecided
         sentence = "" if right else "expected the reference's experts in every decided row"
@@ -202,48 +229,26 @@ class LayerCheck:
         if before is None or judgement.worst > before.worst:
             self._worst[judgement.output] = judgement
 
-    def _replay(self, step: int, inputs: LayerInputs) -> dict[str, Tensor]:
-        """Set rows and state, run the graph, copy what it wrote."""
-        rows, state, number = self._executor.buffers, self._state, self._number
-        rows.prefix.copy_(inputs.prefix)
-        if inputs.pending is not None:
-            rows.pending.copy_(inputs.pending)
-        rows.blocks[: inputs.blocks.shape[0]].copy_(inputs.blocks)
-        _set_state(state, number, step, inputs)
+    def _replay(self, given: list[LayerInputs], kept: int) -> dict[str, Tensor]:
+        """Set rows and state, run the graph, copy what it wrote, by request and token."""
+        batch, state, number = self._batch, self._state, self._number
+        rows, inputs = self._executor.buffers, given[0]
+        by_request = (batch.requests, batch.tokens)
+        rows.prefix.copy_(torch.stack([one.prefix for one in given], dim=1).flatten(0, 1))
+        pending = [one.pending for one in given if one.pending is not None]
+        if pending:
+            rows.pending.copy_(torch.stack(pending, dim=1).flatten(0, 1))
+        blocks = torch.stack([one.blocks for one in given], dim=2).flatten(1, 2)
+        rows.blocks[: blocks.shape[0]].copy_(blocks)
+        place_state(state, number, inputs, batch, kept)
         self._captured.graph.replay()
         torch.cuda.synchronize()
         found = {
-            name: getattr(rows, name).clone()
+            name: getattr(rows, name).unflatten(0, by_request).clone()
             for name in ("prefix", "attended", "hidden", "pending", "logits")
         }
-        found["experts"] = rows.experts[0].clone()
-        if inputs.cache is not None:
-            found["row"] = _cache_view(state, number)[:, step].clone()
-        else:
-            found["memory"] = state.kda_memory[number][1:].clone()
-            found["taps"] = state.kda_taps[number][1:].clone()
-        return found
-
-
-def _cache_view(state: DecodeState, number: int) -> Tensor:
-    """Cache rows by request and place, [B, places, L + R]."""
-    pages = state.mla_pages[number]
-    return pages.view(state.lengths.shape[0], -1, pages.shape[-1])
-
-
-def _set_state(state: DecodeState, number: int, step: int, inputs: LayerInputs) -> None:
-    requests = state.lengths.shape[0]
-    device = state.lengths.device
-    if inputs.memory is not None and inputs.taps is not None:
-        state.kda_slots[:, 0] = torch.arange(1, requests + 1, device=device)
-        state.kda_memory[number][1:].copy_(inputs.memory)
-        state.kda_taps[number][1:].copy_(inputs.taps)
-    if inputs.cache is not None:
-        view = _cache_view(state, number)
-        view[:, :step].copy_(inputs.cache)
-        view[:, step:] = torch.nan
-        state.lengths.fill_(step + 1)
-        state.cache_slots.copy_(torch.arange(requests, device=device) * view.shape[1] + step)
+        found["experts"] = rows.experts[0].unflatten(0, by_request).clone()
+        return found | written_state(state, number, batch)
 
 
 def _with_pending(inputs: LayerInputs) -> Tensor:
@@ -253,16 +258,12 @@ def _with_pending(inputs: LayerInputs) -> Tensor:
     return (inputs.prefix.float() + inputs.pending.float()).to(torch.bfloat16)
 
 
-def _advanced(inputs: LayerInputs, exact: LayerOutputs) -> LayerInputs:
-    """The reference's state after a step, in the formats in which it is stored."""
-    cache = inputs.cache
-    if cache is not None and exact.row is not None:
-        cache = torch.cat([cache, exact.row[:, None].to(torch.bfloat16)], dim=1)
-    return LayerInputs(
-        inputs.prefix,
-        inputs.pending,
-        inputs.blocks,
-        taps=None if exact.taps is None else exact.taps.to(torch.bfloat16),
-        memory=None if exact.memory is None else exact.memory.float(),
-        cache=cache,
+def _stored(state: LayerInputs) -> LayerInputs:
+    """State in the formats in which it is kept from step to step."""
+    bf16 = torch.bfloat16
+    return replace(
+        state,
+        taps=None if state.taps is None else state.taps.to(bf16),
+        memory=None if state.memory is None else state.memory.float(),
+        cache=None if state.cache is None else state.cache.to(bf16),
     )

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from k3decode.circumstances import circumstances
+from k3decode.decode.batches import Batch
 from k3decode.decode.layer_check import LayerCheck, Stream
 from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import check_whole
@@ -46,17 +47,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _layers(options: Any, dims: K3Dims, device: torch.device) -> Iterator[dict[str, Any]]:
     stream = Stream.embedded(
-        dims, steps=options.steps, requests=options.requests, seed=options.seed, device=device
+        dims,
+        tokens=options.steps * options.tokens,
+        requests=options.requests,
+        seed=options.seed,
+        device=device,
     )
     for number in range(options.layers):
-        check = LayerCheck(dims, number, stream, seed=options.seed)
+        check = LayerCheck(dims, number, stream, seed=options.seed, tokens=options.tokens)
         yield {"check": "layer", "ranks": options.ranks, **check.run()}
         stream = check.following
 
 
 def _wholes(options: Any, dims: K3Dims, device: torch.device) -> Iterator[dict[str, Any]]:
+    batches = [Batch(tokens=options.tokens, requests=requests) for requests in options.batch]
     for record in check_whole(
-        dims, layers=options.whole_layers, batches=options.batch, seed=options.seed, device=device
+        dims, layers=options.whole_layers, batches=batches, seed=options.seed, device=device
     ):
         yield {"check": "whole", "ranks": options.ranks, **record}
 
@@ -68,8 +74,9 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--layers", type=int, default=20, help="layers checked one by one")
     parser.add_argument("--steps", type=int, default=64, help="steps of each of them")
     parser.add_argument("--requests", type=int, default=3, help="requests of each step")
+    parser.add_argument("--tokens", type=int, default=1, help="of each request in a step, 1 to 8")
     parser.add_argument("--whole-layers", type=int, default=13, help="layers of one graph")
-    parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="its rows")
+    parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="its requests")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():

@@ -19,14 +19,31 @@ _REPLAYS = 3
 
 
 def random_executor(
-    dims: K3Dims, *, layers: int, rows: int, context: int, seed: int, device: torch.device
+    dims: K3Dims,
+    *,
+    layers: int,
+    rows: int,
+    context: int,
+    seed: int,
+    device: torch.device,
+    tokens: int = 1,
 ) -> DecodeExecutor:
-    """An executor with its own random weights in every layer."""
+    """An executor with its own random weights in every layer.
+
+    Args:
+        dims: widths of the rank.
+        layers: how many.
+        rows: of the largest batch, a multiple of `tokens`.
+        context: most tokens of a request, those of a step included.
+        seed: equal seeds give equal weights.
+        device: where.
+        tokens: rows of each request.
+    """
     packed = []
     for number in range(layers):
         tensors, experts = random_layer(dims, number, seed, device)
         packed.append(pack_layer(tensors, experts, dims, number))
-    batch = Batch(tokens=1, requests=rows)
+    batch = Batch(tokens=tokens, requests=rows // tokens)
     state = allocate_state(dims, range(layers), batch, device, context=context)
     return DecodeExecutor(dims, packed, state, ends=random_ends(dims, seed, device))
 
@@ -34,9 +51,9 @@ def random_executor(
 def begin_step(
     executor: DecodeExecutor, batch: Batch, *, context: int, live: int, seed: int
 ) -> None:
-    """Put a batch into its place: random tokens, random state, so many tokens before this one.
+    """Put a batch into its place: random tokens, random state, so many tokens with this step's.
 
-    Requests from `live` on are padding.
+    Requests from `live` on are padding. All tokens of the step before were kept.
     """
     state, device = executor.state, executor.state.lengths.device
     generator = torch.Generator(device).manual_seed(seed)
@@ -46,34 +63,46 @@ def begin_step(
         stored.normal_(generator=generator)
     rows = executor.buffers
     rows.tokens.random_(0, executor.dims.vocab_size, generator=generator)
-    requests = torch.arange(batch.requests, device=device)
+    requests, tokens = torch.arange(batch.requests, device=device), batch.tokens
     padding = requests >= live
-    state.kda_slots[: batch.requests, 0] = torch.where(padding, 0, requests + 1)
+    slots = 1 + torch.arange(batch.rows, device=device).view(batch.requests, tokens)
+    slots[padding] = 0
+    state.kda_slots[: batch.requests, :tokens] = slots
+    state.accepted[: batch.requests] = torch.where(padding, 1, tokens)
     state.lengths[: batch.requests] = torch.where(padding, 0, context)
     page_tokens = next(iter(state.mla_pages.values())).shape[1] if state.mla_pages else 1
-    places = requests * state.table.shape[1] * page_tokens + context - 1
-    state.cache_slots[: batch.requests] = torch.where(padding, -1, places)
+    first = requests * state.table.shape[1] * page_tokens + context - tokens
+    places = first[:, None] + torch.arange(tokens, device=device)
+    places[padding] = -1
+    state.cache_slots[: batch.rows] = places.flatten()
     # Only rows of padding are read without having been written.
     for buffer in (rows.mixed, rows.projected):
         buffer.zero_()
 
 
 def check_whole(
-    dims: K3Dims, *, layers: int, batches: list[int], seed: int, device: torch.device
+    dims: K3Dims, *, layers: int, batches: list[Batch], seed: int, device: torch.device
 ) -> Iterator[dict[str, Any]]:
-    """Check one batch after the other; yields what a line of results says."""
+    """Check batches of equally many tokens one after the other; yields lines of results."""
     if not batches:
         return
     context = 200
     executor = random_executor(
-        dims, layers=layers, rows=max(batches), context=context, seed=seed, device=device
+        dims,
+        layers=layers,
+        rows=max(batches).rows,
+        context=context,
+        seed=seed,
+        device=device,
+        tokens=batches[0].tokens,
     )
-    for rows in batches:
-        batch = Batch(tokens=1, requests=rows)
+    for batch in batches:
+        rows = batch.rows
         captured = executor.prepare(batch)
 
-        def begin(batch: Batch = batch, rows: int = rows) -> None:
-            begin_step(executor, batch, context=context, live=rows, seed=seed + rows)
+        def begin(batch: Batch = batch) -> None:
+            live = batch.requests
+            begin_step(executor, batch, context=context, live=live, seed=seed + live)
             torch.cuda.synchronize()
 
         begin()
@@ -92,6 +121,7 @@ def check_whole(
         yield {
             "layers": layers,
             "rows": rows,
+            "tokens": batch.tokens,
             "replays": _REPLAYS,
             "kernels": captured.kernels,
             "outcome": "passed" if finite and not different else "failed",

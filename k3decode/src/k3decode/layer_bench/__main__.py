@@ -1,10 +1,11 @@
 """`python -m k3decode.layer_bench`: microseconds of a decoder layer on a GPU, as a difference.
 
-A stack of random layers, 3 KDA to 1 MLA, distinct weights in each, is captured at two depths. Their
-replays take turns; the difference divided by the layers between is the time of a layer, AttnRes and
-norms inside, embedding, the dense layer 0 and the LM head outside. Beside it stand the bytes that
-these layers must move, at 4.3 TB/s and in the time that this GPU takes in the same run only to read
-as many. Each batch has one draw of experts; how many differ is printed.
+A stack of random layers, 3 KDA to 1 MLA or all of one kind, distinct weights in each, is captured
+at two depths. Their replays take turns; the difference divided by the layers between is the time of
+a layer, AttnRes and norms inside, embedding, the dense layer 0 of the mix and the LM head outside.
+Beside it stand the bytes that these layers must move, at 4.3 TB/s and in the time that this GPU
+takes in the same run only to read as many. Each batch has one draw of experts; how many differ is
+printed.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,9 +27,10 @@ from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import begin_step, random_executor
 from k3decode.dims import K3Dims
 from k3decode.layer_bench.clocks import ClockLog
-from k3decode.layer_bench.draws import DRAWS, drawn_experts
+from k3decode.layer_bench.draws import DRAWS, TraceError, drawn_experts, traced_experts
 from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import per_layer_us
+from k3decode.layer_bench.stacks import STACKS, stack_dims
 from k3decode.layer_bench.timeline import profile_replays, shares
 from k3decode.read_rate import ReadRate
 from k3decode.replay_times import event_time_us, replay_times_us
@@ -49,33 +52,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
     device = torch.device("cuda")
-    dims = shard_dims(K3Dims(), options.ranks)
+    dims = stack_dims(shard_dims(K3Dims(), options.ranks), options.stack)
     deep, shallow = options.depths
+    most_rows = max(options.batch) * options.tokens
     facts = circumstances(options.commit, "python -m k3decode.layer_bench")
     executor = random_executor(
         dims,
         layers=deep,
-        rows=max(options.batch),
+        rows=most_rows,
         context=options.context,
         seed=options.seed,
         device=device,
+        tokens=options.tokens,
     )
     if options.draw != "router":
-        shape = (deep, max(options.batch), dims.num_experts_per_token)
-        drawn = drawn_experts(options.draw, shape, dims.num_experts, options.seed)
+        shape = (deep, most_rows, dims.num_experts_per_token)
+        if options.draw == "trace":
+            drawn = traced_experts(options.trace, shape, dims.num_experts, options.seed)
+        else:
+            drawn = drawn_experts(options.draw, shape, dims.num_experts, options.seed)
         executor.drawn = (drawn[0].to(device), drawn[1].to(device))
     reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
-    for rows in options.batch:
-        batch = Batch(tokens=1, requests=rows)
-        begin_step(executor, batch, context=options.context, live=rows, seed=options.seed)
+    for requests in options.batch:
+        batch = Batch(tokens=options.tokens, requests=requests)
+        begin = partial(begin_step, executor, batch, context=options.context, seed=options.seed)
+        begin(live=requests)
         stacks = [capture(executor.launches(batch, depth)) for depth in (deep, shallow)]
-        begin_step(executor, batch, context=options.context, live=rows, seed=options.seed)
+        begin(live=requests)
         with ClockLog() as clocks:
             times = _taking_turns(stacks, options.replays)
-        floor = _floor(executor, rows, options, reads)
+        floor = _floor(executor, batch, options, reads)
         layer = per_layer_us(times[0], times[1], deep - shallow)
         record = {
-            "rows": rows,
+            "rows": batch.rows,
+            "tokens": batch.tokens,
+            "stack": options.stack,
             "ranks": options.ranks,
             "depths": [deep, shallow],
             "context": options.context,
@@ -88,17 +99,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "clocks": clocks.facts(),
         }
         print(json.dumps({"schema": SCHEMA, **_rounded(record), **facts}), flush=True)
-        if rows in options.timeline:
-            _print_timeline(stacks[0], rows)
+        if batch.rows in options.timeline:
+            _print_timeline(stacks[0], batch.rows)
     return 0
 
 
-def _floor(executor: DecodeExecutor, rows: int, options: Any, reads: ReadRate) -> dict[str, Any]:
+def _floor(executor: DecodeExecutor, batch: Batch, options: Any, reads: ReadRate) -> dict[str, Any]:
     deep, shallow = options.depths
-    step = StepShape(requests=rows, context=options.context)
+    step = StepShape(requests=batch.requests, context=options.context, tokens=batch.tokens)
     routed = executor.buffers.experts if executor.drawn is None else executor.drawn[0]
-    chosen = routed[shallow:deep, :rows]
-    distinct = [int(ids.unique().numel()) for ids in chosen]
+    chosen = routed[shallow:deep, : batch.rows]
+    distinct = [
+        0 if executor.dims.is_dense(shallow + i) else int(ids.unique().numel())
+        for i, ids in enumerate(chosen)
+    ]
     moved = [
         layer_bytes(executor.dims, shallow + i, step, distinct_experts=count)
         for i, count in enumerate(distinct)
@@ -144,13 +158,18 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--commit", required=True, help="commit of the code that runs")
     parser.add_argument("--ranks", type=int, default=8, help="time the shard of one of so many")
     parser.add_argument("--depths", type=int, nargs=2, default=[29, 13], help="deep and shallow")
-    parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="rows")
+    parser.add_argument("--stack", choices=STACKS, default="mix", help="which layers")
+    parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="requests")
+    parser.add_argument("--tokens", type=int, default=1, help="rows of each request, 1 to 8")
     parser.add_argument("--context", type=int, default=160, help="tokens of each request")
     parser.add_argument("--replays", type=int, default=40, help="pairs of replays")
     parser.add_argument("--timeline", type=int, nargs="*", default=[], help="rows to profile too")
     parser.add_argument("--draw", choices=DRAWS, default="uniform", help="who chose experts")
+    parser.add_argument("--trace", type=Path, help="file of choices for --draw trace")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
+    if (options.draw == "trace") != (options.trace is not None):
+        parser.error("expected --draw trace with --trace FILE, found one without the other")
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
     if options.depths[0] <= options.depths[1] or options.depths[1] < 1:
@@ -159,4 +178,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except TraceError as error:
+        sys.exit(str(error))
