@@ -1,4 +1,4 @@
-"""The machine a run happened on, free of names that identify a person or a host."""
+"""The machines a run happened on, free of names that identify a person or a host."""
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ class GpuFacts(Record):
 
 
 class NodeFacts(Record):
-    """One machine. Host name, user name, addresses and serial numbers are never recorded."""
+    """One machine, or several alike. No host or user name, address or serial number is recorded."""
 
     architecture: str = Field(max_length=40)
     """For example `x86_64`."""
@@ -43,3 +43,6 @@ class NodeFacts(Record):
     """Python version of the runner's own environment."""
     remarks: tuple[ShortText, ...]
     """Anything a reader should know, for example that no NVML was found."""
+    node_count: int = Field(default=1, ge=1, le=100_000)
+    """Machines that the engine ran on; every other field is of one of them. What holds on one says
+    nothing about several, where other links and other code carry the exchanges."""

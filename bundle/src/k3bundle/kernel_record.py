@@ -134,6 +134,10 @@ class KernelCommand(Record):
     """Lines on stdout that are no lines of this contract."""
     facts: dict[Annotated[str, StringConstraints(max_length=80)], ShortText] = Field(max_length=40)
     """What the first line says beside its case: GPU, driver, versions, commit."""
+    unread_lines: Count = 0
+    """Lines that have the form of an answer and hold none: each could be a case that failed."""
+    unread: tuple[ShortText, ...] = Field(default=(), max_length=20)
+    """The first of them, each as a sentence that says which line and what is wrong with it."""
 
 
 KernelLine = Annotated[

@@ -50,6 +50,9 @@ def kernel_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]:
             if key in commands:
                 yield _inconsistent(where, f"Expected one command of {line.cell_id} in a boot.")
             commands[key] = line
+            if not min(1, line.unread_lines) <= len(line.unread) <= line.unread_lines:
+                why = f"Expected a sentence for {line.unread_lines} unread lines at most."
+                yield _inconsistent(where, why)
             continue
         if key in commands:
             yield _inconsistent(where, "Expected the lines of a command before it, found one late.")

@@ -1,4 +1,4 @@
-"""Rules for the records that a bundle may lack: telemetry, graphs, separation, isolation."""
+"""Rules for the machine, and for records that a bundle may lack: telemetry, graphs, separation."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from k3bundle.bundle import RunRecords
 from k3bundle.finding import Finding, FindingCode
 from k3bundle.graph_record import GraphTable
 from k3bundle.journal import Journal
+from k3bundle.plan import SkippedCell
 
 __all__ = ["machine_findings"]
 
@@ -16,7 +17,8 @@ _HINT: Final = "Take the run folder as the runner wrote it; nothing in it is edi
 
 
 def machine_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]:
-    """Yield where these records name unknown places, repeat, or run backwards."""
+    """Yield where these records name unknown places, repeat, run backwards, or do not fit."""
+    yield from _machine_findings(records)
     yield from _telemetry_findings(records, journal)
     yield from _graph_findings(records, journal)
     yield from _separation_findings(records, journal)
@@ -27,6 +29,28 @@ def machine_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]
             f"{layout.ISOLATION} $.head_sha",
             f"Expected the audit of {records.subject.change.commit_sha}, found {audit.head_sha}.",
         )
+
+
+def _machine_findings(records: RunRecords) -> Iterator[Finding]:
+    """An image of another architecture, and deployments on more GPUs than there are."""
+    image, node = records.subject.image, records.environment
+    if image.architecture not in {None, node.architecture}:
+        yield _finding(
+            "records-inconsistent",
+            f"{layout.SUBJECT} $.image.architecture",
+            f"Expected an image of {node.architecture}, as the machine is, found one of "
+            f"{image.architecture}.",
+        )
+    there = len(node.gpus) * node.node_count
+    run = {cell.deployment for cell in records.plan.cells if not isinstance(cell, SkippedCell)}
+    for number, deployment in enumerate(records.plan.deployments):
+        if deployment.name in run and deployment.gpu_count > there:
+            yield _finding(
+                "records-inconsistent",
+                f"{layout.PLAN} $.deployments[{number}].gpu_count",
+                f"Expected at most {there} GPUs, as {node.node_count} machine(s) have, found "
+                f"{deployment.gpu_count}.",
+            )
 
 
 def _telemetry_findings(records: RunRecords, journal: Journal) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
 """What is judged: the change, the engine build that ran, the model, and the arms."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from k3bundle.record import (
     CommitSha,
@@ -19,6 +19,7 @@ __all__ = [
     "ChangeUnderTest",
     "EngineBuild",
     "FileDifference",
+    "ImageDigest",
     "ImageFacts",
     "ModelFile",
     "ModelIdentity",
@@ -27,6 +28,9 @@ __all__ = [
 
 ArmName = Literal["baseline", "candidate"]
 """The two arms of a comparison. `baseline` is what users have today."""
+
+ImageDigest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+"""Digest of an OCI manifest."""
 
 
 class ChangeUnderTest(Record):
@@ -92,10 +96,14 @@ class EngineBuild(Record):
 class ImageFacts(Record):
     """The container image that the run happened in."""
 
-    manifest_digest: str | None
-    """OCI manifest digest `sha256:...` as the launcher asserted it; None: digest not asserted."""
+    manifest_digest: ImageDigest | None
+    """OCI manifest digest as the launcher asserted it; None: digest not asserted. Never a tag: a
+    tag may name another image tomorrow."""
     tree_sha256: Sha256 | None
     """Hash of the sealed file tree, computed inside; None outside an image."""
+    architecture: str | None = Field(default=None, pattern=r"^[a-z0-9_]{1,40}$")
+    """Architecture that the image is made for, as the launcher asserted it and as the kernel spells
+    it, for example `aarch64`; None: not asserted."""
 
 
 class ModelFile(Record):

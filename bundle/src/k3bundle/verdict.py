@@ -305,6 +305,8 @@ InvalidCause = Literal[
     "implausible_time",
     "wrong_answers",
     "other_accelerator",
+    "other_commit",
+    "unreadable_answer",
 ]
 """Stable names of the causes for which a cell cannot be judged."""
 
@@ -323,7 +325,9 @@ class CellInvalid(_CellBase):
     `noisy_null_pair`: the baseline differs from itself by more than the spread between pairs
     explains. `missing_cases`: a kernel package left out a declared op or group.
     `contradicts_itself`: its command ended otherwise than its lines say. `implausible_time`: a time
-    below that of moving the bytes. `wrong_answers`: times of an op that is not right."""
+    below that of moving the bytes. `wrong_answers`: times of an op that is not right.
+    `other_commit`: the package says that it is another commit's. `unreadable_answer`: a line of its
+    answers could not be read."""
     coverage: tuple[CellCoverage, ...]
     """Path coverage in each boot that finished the cell."""
     evidence: Evidence | None

@@ -207,6 +207,69 @@ def test_a_time_below_that_of_moving_the_bytes_is_no_time() -> None:
     assert derive(warm).status == "PASS"
 
 
+@pytest.mark.parametrize(
+    ("changes", "cause_of_it", "words"),
+    [
+        # Nine times the speed of the memory is faster than any cache.
+        (
+            {"roofline_us": 225.0, "cold": False},
+            "implausible_time",
+            "9.00 times the speed of light",
+        ),
+        (
+            {"read_bytes": 2**30, "roofline_us": 300.0, "latency_us": 400.0, "cold": False},
+            "contradicts_itself",
+            "no cache holds them",
+        ),
+        ({"roofline_us": 1.0}, "contradicts_itself", "for which 1 us are no floor"),
+        ({"roofline_us": 0.0, "cold": False}, "contradicts_itself", "for which 0 us are no floor"),
+    ],
+)
+def test_a_line_cannot_talk_its_time_out_of_being_judged(
+    changes: dict[str, Any], cause_of_it: str, words: str
+) -> None:
+    verdict = derive(good_kernel_records(change_line=lines_with("timing", **changes)))
+    assert cause(verdict, "bench") == cause_of_it
+    assert words in cell(verdict, "bench").reason
+
+
+def test_times_out_of_a_cache_are_counted_apart() -> None:
+    verdict = derive(good_kernel_records(change_line=lines_with("timing", cold=False)))
+    assert "2 cases of 2 ops timed, 1 of them out of a cache" in cell(verdict, "bench").reason
+
+
+@pytest.mark.parametrize("task", ["check", "audit", "bench"])
+def test_a_package_of_another_commit_is_no_evidence_for_this_one(task: str) -> None:
+    facts = {"commit": "d" * 40}
+    records = good_kernel_records(change_line=lines_with("command", cell_id=task, facts=facts))
+    verdict = derive(records)
+    assert cause(verdict, task) == "other_commit"
+    assert f"of commit {'d' * 40}; c0ffee0" in cell(verdict, task).reason
+    same = {"commit": records.subject.change.commit_sha}
+    agreed = good_kernel_records(change_line=lines_with("command", cell_id=task, facts=same))
+    assert derive(agreed).status == "PASS"
+
+
+@pytest.mark.parametrize("task", ["check", "audit", "bench"])
+def test_an_answer_that_could_not_be_read_takes_the_pass_of_its_cell_alone(task: str) -> None:
+    unread: dict[str, Any] = {"unread_lines": 2, "unread": ("Line 3 is no answer: `op`: missing.",)}
+    records = good_kernel_records(change_line=lines_with("command", cell_id=task, **unread))
+    assert findings(records) == []
+    verdict = derive(records)
+    assert cause(verdict, task) == "unreadable_answer"
+    assert "2 answers could not be read, for example: Line 3" in cell(verdict, task).reason
+    others = {one.cell_id: one.status for one in verdict.cells if one.cell_id != task}
+    assert set(others.values()) == {"PASS"}
+    assert verdict.status == "INVALID"
+
+
+def test_a_wrong_case_beside_an_unreadable_answer_is_still_a_failure() -> None:
+    wrong = lines_with("case", outcome="failed", worst=9.0)
+    unread = lines_with("command", cell_id="check", unread_lines=1, unread=("Line 9.",))
+    verdict = derive(good_kernel_records(change_line=lambda line: unread(wrong(line))))
+    assert cell(verdict, "check").status == "FAIL"
+
+
 def test_another_accelerator_than_the_machine_has_is_noticed() -> None:
     facts = {"gpu": "NVIDIA H200"}
     records = good_kernel_records(change_line=lines_with("command", facts=facts))
@@ -275,6 +338,16 @@ def bad_line(**changes: Any) -> RunRecords:
             good_kernel_records(change_line=lines_with("command", lines=5)),
             "records-inconsistent",
             "Expected 5 lines of check, found 6",
+        ),
+        (
+            good_kernel_records(change_line=lines_with("command", unread_lines=2)),
+            "records-inconsistent",
+            "Expected a sentence for 2 unread lines",
+        ),
+        (
+            good_kernel_records(change_line=lines_with("command", unread=("Line 1.",))),
+            "records-inconsistent",
+            "Expected a sentence for 0 unread lines",
         ),
         (
             good_kernel_records(

@@ -54,7 +54,8 @@ def judge_cells(records: RunRecords, selection: Selection) -> tuple[CellResult, 
 
     def judge(cell: DueCell) -> CellResult:
         if isinstance(cell, KernelCell):
-            return judge_kernel(context(cell), cell, wrong, records.environment)
+            commit = records.subject.change.commit_sha
+            return judge_kernel(context(cell), cell, wrong, records.environment, commit)
         return _judge(cell, context(cell))
 
     return tuple(

@@ -1,7 +1,8 @@
 """The rule of a kernel cell: are a package's kernels right, free of races, and timed believably?
 
 Right comes first: an op with a case that is wrong, or that raises, fails the check, and its times
-count for nothing. A time below what moving the bytes takes is not a fast kernel but no time.
+count for nothing. A time below what moving the bytes takes is not a fast kernel but no time. What
+could not be read could be a case that failed, so nothing passes beside it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,12 @@ __all__ = ["judge_kernel", "wrong_ops"]
 
 _FASTEST: Final = 1.02
 """Share of the speed of light above which a cold time cannot be one: peaks are rounded numbers."""
+_FASTEST_CACHED: Final = 8.0
+"""The same for a time whose bytes may come from a cache: none is so much faster than its memory."""
+_LARGEST_CACHE_BYTES: Final = 512 * 1024 * 1024
+"""No cache holds more, so a case that moves more reads memory, whatever its line says."""
+_FASTEST_MEMORY_BYTES_PER_US: Final = 32e6
+"""No accelerator moves more: 32 TB/s. A package that assumes more would call every time slow."""
 _Result = CellPass | CellFail | CellInconclusive | CellInvalid
 
 
@@ -44,7 +51,11 @@ def wrong_ops(plan: Plan, selection: Selection) -> frozenset[str]:
 
 
 def judge_kernel(
-    context: CellContext, cell: KernelCell, wrong: frozenset[str], node: NodeFacts
+    context: CellContext,
+    cell: KernelCell,
+    wrong: frozenset[str],
+    node: NodeFacts,
+    commit_sha: str,
 ) -> _Result:
     """Judge one task of a package.
 
@@ -53,6 +64,7 @@ def judge_kernel(
         cell: The planned cell.
         wrong: Ops with a case that did not pass.
         node: The machine, whose accelerators the package must have used.
+        commit_sha: Commit under evaluation, which the package must not contradict.
     """
     missing = context.missing_boots()
     if missing is not None:
@@ -63,7 +75,7 @@ def judge_kernel(
         return context.invalid(
             Problem("missing_cases", "How the package's command ended is not recorded."), None
         )
-    elsewhere = _elsewhere(command, node)
+    elsewhere = _elsewhere(command, node) or _other_commit(command, commit_sha)
     if elsewhere is not None:
         return context.invalid(elsewhere, None)
     if cell.task == "check":
@@ -84,6 +96,26 @@ def _elsewhere(command: KernelCommand, node: NodeFacts) -> Problem | None:
     )
 
 
+def _other_commit(command: KernelCommand, commit_sha: str) -> Problem | None:
+    """The package says that it is of another commit than the one under evaluation."""
+    said = command.facts.get("commit")
+    if said in {None, commit_sha}:
+        return None
+    return Problem(
+        "other_commit",
+        f"The package says that it is of commit {quote(said)[:60]}; {commit_sha} is evaluated.",
+    )
+
+
+def _unread(command: KernelCommand) -> Problem | None:
+    """Lines of the form of an answer that hold none."""
+    if not command.unread_lines:
+        return None
+    first = quote(command.unread[0]) if command.unread else "none is recorded"
+    count = counted(command.unread_lines, "answer")
+    return Problem("unreadable_answer", f"{count} could not be read, for example: {first}")
+
+
 def _judge_check(
     context: CellContext, cell: KernelCell, boot: CellBoot, command: KernelCommand
 ) -> _Result:
@@ -98,8 +130,13 @@ def _judge_check(
             f"{quote(first.case)}: {quote(said)}."
         )
         return context.failed(reason, evidence)
-    problem = _missing_ops(cell, {case.op for case in cases}) or _missing_groups(cell, cases)
-    problem = problem or _contradiction(command, anything_bad=False) or _contradicting_error(cases)
+    problem = (
+        _unread(command)
+        or _missing_ops(cell, {case.op for case in cases})
+        or _missing_groups(cell, cases)
+        or _contradiction(command, anything_bad=False)
+        or _contradicting_error(cases)
+    )
     if problem is not None:
         return context.invalid(problem, evidence)
     worst = max((case.worst for case in cases if case.worst is not None), default=0.0)
@@ -196,9 +233,10 @@ def _judge_audit(context: CellContext, boot: CellBoot, command: KernelCommand) -
             f"{counted(len(audits), 'kernel')}, for example in {first}."
         )
         return context.failed(reason, evidence)
-    if not audits:
-        return context.invalid(Problem("missing_cases", "No kernel was audited."), evidence)
-    problem = _contradiction(command, anything_bad=False)
+    problem = _unread(command)
+    if problem is None and not audits:
+        problem = Problem("missing_cases", "No kernel was audited.")
+    problem = problem or _contradiction(command, anything_bad=False)
     if problem is not None:
         return context.invalid(problem, evidence)
     ptx = f"; of {evidence.on_ptx} only PTX was read" if evidence.on_ptx else ""
@@ -224,8 +262,10 @@ def _judge_bench(
     problem = (
         Problem("wrong_answers", f"Times count only for right results, and {listed(unfit)} is not.")
         if unfit
-        else _missing_ops(cell, {one.op for one in timed})
+        else _unread(command)
+        or _missing_ops(cell, {one.op for one in timed})
         or _contradiction(command, anything_bad=False)
+        or _without_a_floor(timed)
         or _implausible(timings)
         or telemetry_problem((boot,), (reading,), context.plan.gates)
     )
@@ -234,6 +274,8 @@ def _judge_bench(
     cold = [one for one in timings if one.cold]
     least = min(cold, key=lambda one: one.sol_fraction, default=None)
     words = f"{counted(len(timings), 'case')} of {counted(len(cell.ops), 'op')} timed"
+    if len(cold) < len(timings):
+        words += f", {len(timings) - len(cold)} of them out of a cache"
     if least is not None:
         words += (
             f"; the slowest beside its bytes is {least.op} {quote(least.case)} at "
@@ -257,9 +299,28 @@ def _timing(line: TimedCase) -> KernelTiming:
     )
 
 
+def _without_a_floor(timed: Sequence[TimedCase]) -> Problem | None:
+    """A case whose time could not be told from one that is too short to be true."""
+    for one in timed:
+        moved = one.read_bytes + one.write_bytes
+        if not one.cold and moved > _LARGEST_CACHE_BYTES:
+            return Problem(
+                "contradicts_itself",
+                f"{one.op} {quote(one.case)} moves {moved} bytes and is said to find them in a "
+                "cache; no cache holds them.",
+            )
+        if moved > one.roofline_us * _FASTEST_MEMORY_BYTES_PER_US:
+            return Problem(
+                "contradicts_itself",
+                f"{one.op} {quote(one.case)} moves {moved} bytes, for which {one.roofline_us:.3g} "
+                "us are no floor: no accelerator has a memory so fast.",
+            )
+    return None
+
+
 def _implausible(timings: Sequence[KernelTiming]) -> Problem | None:
     for one in timings:
-        if one.cold and one.sol_fraction > _FASTEST:
+        if one.sol_fraction > (_FASTEST if one.cold else _FASTEST_CACHED):
             return Problem(
                 "implausible_time",
                 f"{one.op} {quote(one.case)} took {one.latency_us:.3g} us, which is "

@@ -52,6 +52,11 @@ def _alteration_hidden_by_the_verdict(records: RunRecords) -> dict[str, Any]:
     return {"separation": (changed(first, alterations=altered), *rest)}
 
 
+def _image_of_another_architecture(records: RunRecords) -> dict[str, Any]:
+    image = changed(records.subject.image, architecture="aarch64")
+    return {"subject": changed(records.subject, image=image)}
+
+
 def _bad(
     name: str,
     where: str,
@@ -66,6 +71,7 @@ MACHINE_DEFECTS: Final = (
     _bad("telemetry_of_no_boot", layout.TELEMETRY, _telemetry_of_no_boot, "boot-out-of-plan"),
     _bad("separation_told_twice", layout.SEPARATION, _separation_twice),
     _bad("separation_without_reason", layout.SEPARATION, _separation_without_reason),
+    _bad("image_of_another_architecture", layout.SUBJECT, _image_of_another_architecture),
     _bad("audit_of_another_commit", layout.ISOLATION, _audit_of_another_commit, "change-mismatch"),
     _bad(
         "verdict_hides_an_altered_file",

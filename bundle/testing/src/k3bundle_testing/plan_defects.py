@@ -114,6 +114,11 @@ def _serving(**fields: Any) -> Callable[[Plan], Plan]:
     return change
 
 
+def _eight_gpus(plan: Plan) -> Plan:
+    """The machine of the example has none."""
+    return changed(plan, deployments=(changed(plan.deployments[0], gpu_count=8),))
+
+
 def _trace(*times_ns: int) -> TraceReplay:
     entries = tuple(TraceEntry(at_ns=at, prompt_tokens=16, output_tokens=8) for at in times_ns)
     return TraceReplay(file_sha256="7" * 64, entries=entries)
@@ -133,6 +138,7 @@ PLAN_DEFECTS: Final = (
     _bad("plan_null_pair_of_both_arms", _boots(_NULL, _NULL)),
     _bad("plan_pair_of_two_roles", _boots(_NULL)),
     _bad("plan_boot_of_unknown_deployment", _boots({"deployment": "wide"})),
+    _bad("plan_on_more_gpus_than_there_are", _eight_gpus),
     _bad("plan_cell_that_no_boot_runs", _serving(deployment="wide")),
     _bad("plan_speed_from_boots_in_one_order", _in_one_order),
     _bad("plan_speed_from_boots_far_apart", _far_apart),

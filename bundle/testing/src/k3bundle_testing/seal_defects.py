@@ -9,7 +9,7 @@ from k3bundle.manifest import Manifest
 from k3bundle.policy import Policy
 from k3bundle.seal import assemble
 from k3bundle.sshsig import fingerprint
-from k3bundle.subject import ChangeUnderTest
+from k3bundle.subject import ChangeUnderTest, ImageFacts
 from k3bundle.verdict import Verdict
 from k3bundle_testing.defect import (
     Defect,
@@ -27,6 +27,7 @@ from k3bundle_testing.signers import other_signer, signer_fingerprint
 
 __all__ = ["SEAL_DEFECTS"]
 
+_OTHER_IMAGE: Final = ImageFacts(manifest_digest=f"sha256:{'0' * 64}", tree_sha256=None)
 _OTHER_CHANGE: Final = ChangeUnderTest(
     repository="example/engine", pull_request=7, commit_sha="deadbeef" * 5
 )
@@ -179,7 +180,13 @@ SEAL_DEFECTS: Final = (
         "manifest_image_of_another",
         "records-inconsistent",
         layout.MANIFEST + " $.image",
-        lambda: _manifest_field("image", b'{"manifest_digest":"sha256:00","tree_sha256":null}'),
+        lambda: _manifest_field("image", canonical_json(_OTHER_IMAGE)),
+    ),
+    Defect(
+        "manifest_image_by_tag",
+        "record-invalid",
+        layout.MANIFEST,
+        lambda: _manifest_field("image", b'{"manifest_digest":"latest","tree_sha256":null}'),
     ),
     Defect(
         "commit_other_than_asked",
