@@ -1,9 +1,10 @@
-"""`python -m k3decode.layer_bench.chart RESULTS STOCK OUT`: a layer's time, drawn and in a table.
+"""`python -m k3decode.layer_bench.chart RESULTS OUT`: a layer's time, drawn and in a table.
 
-RESULTS holds lines of `python -m k3decode.layer_bench`, STOCK a JSON object with what another
-engine takes: {"label": "...", "us": {"1": 101.0, ...}}. Written are OUT.svg and OUT.md,
-microseconds per layer against batch, with the floor of the bytes. The same input gives the same
-bytes.
+RESULTS holds lines of `python -m k3decode.layer_bench.versus_stock`, which know what the other
+engine takes, or of `python -m k3decode.layer_bench`; beside those, `--stock FILE` may say it: a
+JSON object {"label": "...", "us": {"1": 101.0, ...}} of another run. Written are OUT.svg and
+OUT.md, microseconds per layer against batch, with the floor of the bytes. The same input gives the
+same bytes.
 """
 
 import argparse
@@ -34,6 +35,8 @@ class LayerPoint:
     high_us: float
     distinct_experts: float
     stock_us: float | None
+    ratio: tuple[float, float, float] | None = None
+    """The other engine's time over ours and its interval, if both ran in one run."""
 
 
 def points(
@@ -48,11 +51,19 @@ def points(
             low_us=record["low_us"],
             high_us=record["high_us"],
             distinct_experts=record["distinct_experts"],
-            stock_us=stock.get(str(record["rows"])),
+            stock_us=record.get("stock_us", stock.get(str(record["rows"]))),
+            ratio=_ratio(record),
         )
         for record in records
+        if "median_us" in record
     ]
     return tuple(sorted(found, key=lambda point: point.rows))
+
+
+def _ratio(record: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    if "ratio" not in record:
+        return None
+    return record["ratio"], record["ratio_low"], record["ratio_high"]
 
 
 def table(found: Sequence[LayerPoint], label: str) -> str:
@@ -65,6 +76,8 @@ def table(found: Sequence[LayerPoint], label: str) -> str:
     for p in found:
         stock = "" if p.stock_us is None else f"{p.stock_us:.0f}"
         ratio = "" if p.stock_us is None else f"{p.stock_us / p.ours_us:.2f}"
+        if p.ratio is not None:
+            ratio = "{:.2f} ({:.2f} to {:.2f})".format(*p.ratio)
         lines.append(
             f"| {p.rows} | {p.distinct_experts:.0f} | {p.floor_us:.1f} | {p.ours_us:.1f} "
             f"| {p.low_us:.1f} to {p.high_us:.1f} | {p.ours_us / p.floor_us:.2f} | {stock} "
@@ -131,12 +144,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m k3decode.layer_bench.chart", description=__doc__
     )
-    parser.add_argument("results", type=Path, help="lines of the layer bench")
-    parser.add_argument("stock", type=Path, help="what another engine takes")
+    parser.add_argument("results", type=Path, help="lines of a measurement")
     parser.add_argument("out", type=Path, help="OUT.svg and OUT.md are written")
+    parser.add_argument("--stock", type=Path, help="what another engine took in another run")
+    parser.add_argument("--label", default="vLLM 0.33.0", help="name of the other engine")
     options = parser.parse_args(arguments)
     records = [json.loads(line) for line in options.results.read_text().splitlines()]
-    stock = json.loads(options.stock.read_text())
+    stock = {"us": {}, "label": options.label}
+    if options.stock is not None:
+        stock |= json.loads(options.stock.read_text())
     found = points(records, stock["us"])
     if not found:
         parser.error(f"expected lines of results in {options.results}, found none")

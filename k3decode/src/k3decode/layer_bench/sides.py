@@ -20,7 +20,7 @@ from k3decode.replay_times import event_time_us
 __all__ = ["OurStack", "Side", "StockChild", "expert_launches"]
 
 _START_S = 240.0
-_ANSWER_S = 60.0
+_ANSWER_S = 120.0
 
 
 class Side(Protocol):

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from k3decode.circumstances import circumstances
+from k3decode.circumstances import circumstances, typed_command
 from k3decode.decode.executor import DecodeExecutor
 from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import random_executor
@@ -71,7 +71,9 @@ def take_rounds(sides: Mapping[str, Side], *, rounds: int, replays: int) -> dict
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
-    facts = circumstances(options.commit, "python -m k3decode.layer_bench.versus_stock")
+    facts = circumstances(
+        options.commit, typed_command("k3decode.layer_bench.versus_stock", arguments)
+    )
     with ExitStack() as stack:
         # They load while our layers are packed.
         stock = [stack.enter_context(_child(depth, options)) for depth in options.depths]
