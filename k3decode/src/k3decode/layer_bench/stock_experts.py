@@ -18,6 +18,7 @@ __all__ = ["MarlinExperts", "engine_experts"]
 
 _MARLIN_TILE = 16
 _SCALE_BYTE = 120
+_BLOCKS_PER_SM = 4
 
 
 def engine_experts(
@@ -91,41 +92,62 @@ class MarlinExperts:
     def _launch(
         self, number: int, latent: Tensor, experts: Tensor, shares: Tensor
     ) -> Callable[[], None]:
-        from vllm import _custom_ops  # noqa: PLC0415
-        from vllm.model_executor.layers.fused_moe.activation import (  # noqa: PLC0415
-            ApplyMoEActivationConfig,
-            MoEActivation,
-        )
         from vllm.model_executor.layers.fused_moe.experts.marlin_moe import (  # noqa: PLC0415
             fused_marlin_moe,
         )
         from vllm.scalar_type import scalar_types  # noqa: PLC0415
 
         gate_up_scales, down_scales = self._scales[number]
-        activation = ApplyMoEActivationConfig(
-            activation_situ_beta=self._dims.situ_beta,
-            activation_situ_linear_beta=self._dims.situ_linear_beta,
-        )
-
-        def add(rows: Tensor, out: Tensor, _experts: Tensor, _map: Tensor | None) -> None:
-            _custom_ops.moe_sum(rows, out)
+        weights = (self._gate_up[number], self._down[number])
+        no_biases = (None, None)
+        more = {**_situ(self._dims), **_workspace(self._dims, latent, experts.numel())}
 
         def run() -> None:
             fused_marlin_moe(
                 latent,
-                self._gate_up[number],
-                self._down[number],
-                None,
-                None,
+                *weights,
+                *no_biases,
                 gate_up_scales,
                 down_scales,
                 shares,
                 experts,
                 scalar_types.float4_e2m1f.id,
                 global_num_experts=self._dims.num_experts,
-                activation=MoEActivation.SITU,
-                activation_config=activation,
-                moe_sum=add,
+                moe_sum=_add_slots,
+                **more,
             )
 
         return run
+
+
+def _situ(dims: K3Dims) -> dict[str, Any]:
+    from vllm.model_executor.layers.fused_moe.activation import (  # noqa: PLC0415
+        ApplyMoEActivationConfig,
+        MoEActivation,
+    )
+
+    bounds = ApplyMoEActivationConfig(
+        activation_situ_beta=dims.situ_beta, activation_situ_linear_beta=dims.situ_linear_beta
+    )
+    return {"activation": MoEActivation.SITU, "activation_config": bounds}
+
+
+def _workspace(dims: K3Dims, latent: Tensor, slots: int) -> dict[str, Tensor]:
+    """Memory taken ahead, as the engine does: a launch that allocates is no fair comparison."""
+    from vllm.model_executor.layers.quantization.utils.marlin_utils import (  # noqa: PLC0415
+        marlin_make_workspace_new,
+    )
+
+    inner = dims.expert_intermediate_size
+    return {
+        "workspace": marlin_make_workspace_new(latent.device, _BLOCKS_PER_SM),
+        "intermediate_cache13": latent.new_empty(slots * max(2 * inner, dims.latent_size)),
+        "intermediate_cache2": latent.new_empty(slots, inner),
+        "output": torch.empty_like(latent),
+    }
+
+
+def _add_slots(slots: Tensor, out: Tensor, _experts: Tensor, _map: Tensor | None) -> None:
+    from vllm import _custom_ops  # noqa: PLC0415
+
+    _custom_ops.moe_sum(slots, out)

@@ -67,7 +67,7 @@ class DrawnRouting:
             first_layer: number of the first layer that routes; it is the first whose router runs.
         """
         device = torch.device("cuda")
-        self._experts = {kind: experts.to(device, kind) for kind in (torch.int32, torch.int64)}
+        self._experts = {torch.int32: experts.to(device, torch.int32)}
         self._shares = shares.to(device)
         self._first = first_layer
         self._numbers: dict[int, int] = {}
@@ -94,8 +94,12 @@ class DrawnRouting:
             if self._kept is not None:
                 self._kept[number] = experts.clone()
             return shares, experts
-        drawn = self._experts[experts.dtype]
-        return self._shares[number, :rows].to(shares.dtype), drawn[number, :rows]
+        if experts.dtype not in self._experts:
+            # The first call is a dry run: nothing is captured yet.
+            self._experts[experts.dtype] = self._experts[torch.int32].to(experts.dtype)
+        if shares.dtype != self._shares.dtype:
+            raise TypeError(f"expected shares of {self._shares.dtype}, found {shares.dtype}")
+        return self._shares[number, :rows], self._experts[experts.dtype][number, :rows]
 
     @property
     def layers(self) -> tuple[int, ...]:
