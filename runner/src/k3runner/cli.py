@@ -6,7 +6,21 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from k3runner.commands import audit, doctor, keygen, plan, report, resume, run, submit, verify
+from k3runner.commands import (
+    audit,
+    claim,
+    compare,
+    doctor,
+    keygen,
+    plan,
+    report,
+    reproduce,
+    resume,
+    run,
+    status,
+    submit,
+    verify,
+)
 from k3runner.commands.failure import failure_code
 
 __all__ = ["app", "main", "run_command_line"]
@@ -21,6 +35,7 @@ A first evaluation:
   k3-eval verify BUNDLE                   is a bundle sound
   k3-eval submit BUNDLE --registry URL    send it
   k3-eval report BUNDLE --html FILE       look at it
+  k3-eval reproduce ID --registry URL     run the plan of a submission again
   k3-eval audit isolation --base REV --head REV --repo PATH   what a change touches
 
 `k3-eval COMMAND --help` teaches one command. Data goes to stdout, words go to stderr.
@@ -55,6 +70,11 @@ app.command("run", help=run.HELP)(run.run)
 app.command("resume", help=resume.HELP)(resume.resume)
 app.command("verify", help=verify.HELP)(verify.verify)
 app.command("submit", help=submit.HELP)(submit.submit)
+app.command("status", help=status.HELP)(status.status)
+app.command("compare", help=compare.HELP)(compare.compare)
+app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
+app.command("claim", help=claim.CLAIM_HELP)(claim.claim)
+app.command("release", help=claim.RELEASE_HELP)(claim.release)
 app.command("report", help=report.HELP)(report.report)
 app.add_typer(audit.app, name="audit", help=audit.HELP)
 app.command("keygen", help=keygen.HELP)(keygen.keygen)

@@ -1,6 +1,7 @@
 """Reads what a registry answers. Pure; the answer is not trusted, only shown."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from k3bundle.finding import Finding, FindingCode
@@ -8,10 +9,28 @@ from k3runner.errors import RefusedError, RegistryError, RunnerError
 from k3runner.visible import one_line
 from k3runner.wording import plural
 
-__all__ = ["error_of", "object_of", "refusal_of"]
+__all__ = ["detail_of", "error_of", "object_of", "refusal_of"]
 
 _MOST_FINDINGS: Final = 200
 _LONGEST: Final = 500
+_TOO_LARGE: Final = 413
+_PROBLEMS: Final[Mapping[int, tuple[str, str]]] = {
+    401: (
+        "does not know who sends this",
+        "Give a token that works, by --token-file or K3EVAL_TOKEN.",
+    ),
+    403: ("does not allow this", "Write to the registry's operator."),
+    404: (
+        "does not know what was asked for (404)",
+        "Check the id, and that the address is a k3-eval registry, then run it again.",
+    ),
+    409: ("cannot do this now", "Look at its page, then decide again."),
+    507: (
+        "has no disk space left",
+        "The bundle is kept; tell the registry's operator, then run the command again.",
+    ),
+}
+"""Status -> what the registry does, and the next step."""
 
 
 def object_of(body: bytes) -> dict[str, Any]:
@@ -23,13 +42,19 @@ def object_of(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def detail_of(body: bytes) -> str:
+    """Return what a problem document says, on one line; empty when it says nothing."""
+    problem = object_of(body)
+    return one_line(str(problem.get("detail") or problem.get("title") or ""), _LONGEST)
+
+
 def refusal_of(body: bytes) -> RefusedError:
     """Return the error for a refused submission, with the findings of its problem document."""
     problem = object_of(body)
     listed = problem.get("findings")
     entries = listed if isinstance(listed, list) else []
     findings = tuple(_finding(entry) for entry in entries[:_MOST_FINDINGS])
-    detail = one_line(str(problem.get("detail") or problem.get("title") or ""), _LONGEST)
+    detail = detail_of(body)
     count = f" with {plural(len(entries), 'finding')}" if entries else ""
     said = f" It said: {detail.rstrip('.')}." if detail else ""
     return RefusedError(
@@ -41,28 +66,21 @@ def refusal_of(body: bytes) -> RefusedError:
 
 def error_of(status: int, body: bytes, registry: str) -> RunnerError:
     """Return the error for a status that is neither success nor worth another attempt."""
-    problem = object_of(body)
-    detail = one_line(str(problem.get("detail") or problem.get("title") or ""), _LONGEST)
+    detail = detail_of(body)
     said = f" It said: {detail.rstrip('.')}." if detail else ""
-    if status == 413:  # noqa: PLR2004
+    if status == _TOO_LARGE:
         return RefusedError(
             f"The bundle is larger than the registry at {registry} takes.{said}",
             "The bundle is kept; ask the registry's operator to raise the limit.",
         )
-    if status == 507:  # noqa: PLR2004
-        return RegistryError(
-            f"The registry at {registry} has no disk space left.{said}",
-            "The bundle is kept; tell the registry's operator, then run the command again.",
-        )
-    if status == 404:  # noqa: PLR2004
-        return RegistryError(
-            f"The registry at {registry} does not know the blob or the address (404).{said}",
-            "Check that the address is a k3-eval registry, then run the command again.",
-        )
-    return RegistryError(
-        f"The registry at {registry} answered {status}.{said}",
-        "The bundle is kept; check the address and the registry's log, then run it again.",
+    problem, hint = _PROBLEMS.get(
+        status,
+        (
+            f"answered {status}",
+            "The bundle is kept; check the address and the registry's log, then run it again.",
+        ),
     )
+    return RegistryError(f"The registry at {registry} {problem}.{said}", hint)
 
 
 def _finding(entry: object) -> Finding:

@@ -1,5 +1,6 @@
 """The only reader of flags' defaults and of the environment; resolves to one full `RunConfig`."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = [
     "resolve_registry",
     "resolve_runs",
     "resolve_state",
+    "resolve_token",
 ]
 
 SETTINGS: Mapping[str, str] = {
@@ -31,6 +33,7 @@ SETTINGS: Mapping[str, str] = {
     "K3EVAL_MODEL": "Folder of the model that the engine serves.",
     "K3EVAL_RUNS": "Folder that holds run folders.",
     "K3EVAL_REGISTRY": "URL of the registry.",
+    "K3EVAL_TOKEN": "API token of the registry; nothing of it is written anywhere.",
     "K3EVAL_KEY": "SSH private key that signs bundles; made when it does not exist.",
     "K3EVAL_ENGINE_PORT": "Port for the engine on 127.0.0.1; a free one when not set.",
     "K3EVAL_ENGINE_USER": "User that engines run as under a root runner; `same`: the runner's.",
@@ -44,6 +47,8 @@ _MODEL = Path(".k3eval/model/k3-tiny")
 _RUNS = Path(".k3eval/runs")
 _KEY = Path(".k3eval/key/id_ed25519")
 _LAST_PORT = 65535
+_TOKEN = re.compile(r"[!-~]{8,4096}")
+_OWN_MACHINE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True)
@@ -254,6 +259,43 @@ def resolve_registry(flag: str | None, environ: Mapping[str, str]) -> str | None
         return None
     _check_url(found, "the registry URL")
     return found.rstrip("/")
+
+
+def resolve_token(flag: Path | None, environ: Mapping[str, str], registry: str) -> str | None:
+    """The API token for a registry: the flag's file, then `K3EVAL_TOKEN`, else None.
+
+    Args:
+        flag: File with the token; spaces and line ends around it do not count.
+        environ: The process environment.
+        registry: Address that it is sent to.
+
+    Raises:
+        UsageError: The file cannot be read, holds no token, or the address would show it to others.
+    """
+    token = environ.get("K3EVAL_TOKEN", "").strip()
+    if flag is not None:
+        try:
+            token = flag.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"No token can be read from {flag}: {getattr(error, 'strerror', error)}.",
+                "Give the file that holds what `k3-registry token` printed.",
+            ) from error
+    if flag is None and not token:
+        return None
+    if not _TOKEN.fullmatch(token):
+        # The token itself is a secret, so it is not shown.
+        raise UsageError(
+            "The token is not one line of printable characters.",
+            "Give exactly what `k3-registry token` printed.",
+        )
+    parts = urlsplit(registry)
+    if parts.scheme != "https" and parts.hostname not in _OWN_MACHINE:
+        raise UsageError(
+            f"A token would be readable on its way to {registry}.",
+            "Use an https address; http is enough for a registry on this machine only.",
+        )
+    return token
 
 
 def _existing_python(path: Path) -> Path:

@@ -12,7 +12,8 @@ from aiohttp import web
 from k3bundle.subject import ChangeUnderTest
 from k3runner.errors import RefusedError, RegistryError
 from k3runner.exit_code import ExitCode
-from k3runner.submit import Patience, Receipt, submit_bundle
+from k3runner.registry_client import Patience
+from k3runner.submit import Receipt, submit_bundle
 
 CHANGE = ChangeUnderTest(
     repository="example/engine", pull_request=7, commit_sha="c0ffee" + "0" * 34

@@ -12,6 +12,8 @@ __all__ = [
     "EnginePython",
     "EngineUrl",
     "Events",
+    "GithubAccount",
+    "GithubActions",
     "Json",
     "Key",
     "Model",
@@ -23,8 +25,11 @@ __all__ = [
     "Repository",
     "Runs",
     "Subject",
+    "SubmissionOrBundle",
     "Tier",
+    "TokenFile",
     "Trace",
+    "Wanted",
 ]
 
 Repository = Annotated[
@@ -82,6 +87,24 @@ Key = Annotated[
 Registry = Annotated[
     str | None, typer.Option(metavar="URL", help="Registry's address [K3EVAL_REGISTRY].")
 ]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="File with an API token of the registry [K3EVAL_TOKEN]."),
+]
+GithubAccount = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="GitHub account that publishes the key that signed."),
+]
+GithubActions = Annotated[
+    bool,
+    typer.Option(
+        "--github-actions", help="Let GitHub say which workflow sends this; in Actions only."
+    ),
+]
+SubmissionOrBundle = Annotated[
+    str, typer.Argument(metavar="ID|BUNDLE", help="Id of a submission, or its bundle's file.")
+]
+Wanted = Annotated[str, typer.Argument(metavar="ID", help="Id of a thing on the board.")]
 Events = Annotated[
     bool, typer.Option("--events", help="Print every event as a JSON line on stdout.")
 ]
