@@ -15,7 +15,7 @@ from k3bundle.verdict import CellInvalid
 from k3bundle.verify import verify
 from k3bundle_testing import example_signer
 from k3runner.cli import run_command_line
-from k3runner.errors import EngineError, MachineError, UsageError
+from k3runner.errors import MachineError, UsageError
 from k3runner.events import Event, Remark
 from k3runner.node_facts import read_node_facts
 from k3runner.plan import build_plan
@@ -26,7 +26,7 @@ from k3runner.settings import RunConfig, resolve
 from k3runner.subjects import load_subject
 from k3runner.telemetry.nvml import open_gpus
 from k3runner.tiers import load_tier
-from k3runner_testing.fake_kernels import write_fake_package
+from k3runner_testing.fake_kernels import FAKE_TOKEN, write_fake_package
 from k3runner_testing.fake_nvml import FakeGpu, FakeNvml
 from k3runner_testing.run_case import CHANGE, bundle_records, cell_result, claim
 
@@ -148,12 +148,77 @@ def test_lines_that_are_no_answers_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("defect", ["another_version", "no_field"])
-def test_an_adapter_of_another_form_stops_the_run_with_a_sentence(
-    defect: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("defect", "words"),
+    [("another_version", "must be of version 1 of the contract"), ("no_field", "`latency_us`")],
+)
+def test_an_adapter_of_another_form_costs_its_cell_and_not_the_run(
+    defect: str, words: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(EngineError, match=r"Line \d of the bench"):
-        result_of(config(tmp_path, {"bench": defect}))
+    events: list[Event] = []
+    result = result_of(config(tmp_path, {"bench": defect}), events)
+    bench = cell_result(result.verdict, "bench")
+    assert isinstance(bench, CellInvalid)
+    assert bench.cause == "unreadable_answer"
+    assert words in bench.reason
+    assert cell_result(result.verdict, "check").status == "PASS"
+    assert result.verdict.status == "INVALID"
+    assert verify(read_archive(result.bundle_path), Policy()).findings == ()
+    assert any(words in event.text for event in events if isinstance(event, Remark))
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_package_of_another_commit_is_found_by_what_it_says(tmp_path: Path) -> None:
+    verdict = result_of(config(tmp_path, {"check": "other_commit"})).verdict
+    check = cell_result(verdict, "check")
+    assert isinstance(check, CellInvalid)
+    assert check.cause == "other_commit"
+    assert claim(verdict, "correct").status == "INVALID"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_package_that_prints_without_end_is_ended_and_the_others_still_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("k3runner.kernel_run._LARGEST_OUTPUT", 3_000_000)
+    result = result_of(config(tmp_path, {"check": "never_ends"}))
+    assert "bytes, and at most 3000000 are read" in cell_result(result.verdict, "check").reason
+    assert cell_result(result.verdict, "audit").status == "PASS"
+    assert result.verdict.status == "INCOMPLETE"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_b55_what_a_package_tells_is_nowhere_on_the_disk_as_it_told_it(tmp_path: Path) -> None:
+    result = result_of(config(tmp_path, {"check": "tells_a_token"}))
+    told = [
+        path
+        for path in result.run_folder.rglob("*")
+        if path.is_file() and FAKE_TOKEN.encode() in path.read_bytes()
+    ]
+    assert told == []
+    assert not list((result.run_folder / "logs").glob("*.jsonl"))
+    kept = (result.run_folder / "logs/boot-0.0.check.output").read_text("utf-8")
+    assert "logged in with <hf-token>" in kept
+    records = bundle_records(result.bundle_path)
+    facts = next(one.facts for one in records.kernels if one.kind == "command")
+    assert facts["hub"] == "logged in with <hf-token>"
+    replaced = {rule.name: rule.replaced for rule in records.scrub.rules}
+    assert replaced["Hugging Face token"] == 1
+
+
+@pytest.mark.usefixtures("gpu")
+def test_raw_output_of_a_killed_attempt_is_taken_away(tmp_path: Path) -> None:
+    def stop_at_audit(event: Event) -> None:
+        if getattr(event, "cell_id", None) == "audit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(config(tmp_path), CHANGE, stop_at_audit)
+    (folder,) = (tmp_path / "runs").iterdir()
+    left = folder / "logs/boot-0.0.audit.jsonl"
+    left.write_text(FAKE_TOKEN)
+    resume(folder, ConfigOverrides(), print)
+    assert not left.exists()
 
 
 @pytest.mark.usefixtures("gpu")

@@ -3,8 +3,10 @@
 The adapter's contract: a line is a JSON object whose `schema` is `NAME.check/1` or `/2`,
 `NAME.audit/1` or `NAME.bench/1`, as the task asks; whatever it holds beside the fields of the
 record is a fact of its run when it is text. A line that begins like an object must be strict JSON:
-one that was cut, or that holds a NaN, could be a case that failed. Other lines are counted and not
-read. runner/README.md describes the fields.
+one that was cut, or that holds a NaN, could be a case that failed. Such a line is told in a
+sentence, and so is one of another version, one that lacks a field, and one about a case that
+another was about; the verdict of its cell is then INVALID, and the run goes on. Other lines are
+counted and not read. runner/README.md describes the fields.
 """
 
 import re
@@ -22,7 +24,6 @@ from k3bundle.kernel_record import (
     KernelLine,
     TimedCase,
 )
-from k3runner.errors import EngineError
 from k3runner.subjects.kernel_package import KernelTaskName
 
 __all__ = ["Answers", "read_answers"]
@@ -43,7 +44,12 @@ _RECORDS: Final[Mapping[KernelTaskName, type[CheckedCase | AuditedKernel | Timed
 _MOST_FACTS: Final = 40
 _LONGEST_FACT: Final = 500
 _LONGEST_TEXT: Final = 2000
+_MOST_SENTENCES: Final = 20
 _NEXT: Final = "Correct the package's adapter; runner/README.md describes its lines."
+
+
+class _UnreadableError(Exception):
+    """A line has the form of an answer and holds none; the message is a sentence about it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,10 @@ class Answers:
     """Lines that are none."""
     facts: Mapping[str, str]
     """Texts beside the fields of the first line: GPU, driver, versions."""
+    unread_lines: int
+    """Lines that have the form of an answer and hold none."""
+    unread: tuple[str, ...]
+    """The first of them, each as a sentence."""
 
 
 def read_answers(output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: str) -> Answers:
@@ -67,31 +77,41 @@ def read_answers(output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: 
         boot_id: Boot of the records.
         cell_id: Cell of the records.
 
-    Raises:
-        EngineError: A line is of another version of the contract, lacks a field, cannot be read, or
-            is about a case that another line was about.
+    Returns:
+        The answers. Never raises, whatever the package printed.
     """
     records: list[KernelLine] = []
     facts: dict[str, str] = {}
-    other = 0
+    other, unread = 0, 0
+    sentences: list[str] = []
     seen: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(output.split(b"\n"), start=1):
-        found = _object(line.strip(), task, number)
-        if found is None or not _is_of(found, task, number):
-            other += bool(line.strip())
+        try:
+            found = _object(line.strip(), task, number)
+            if found is None or not _is_of(found, task, number):
+                other += bool(line.strip())
+                continue
+            record = _record(found, task, number, {"boot_id": boot_id, "cell_id": cell_id})
+            _refuse_twice(record, task, number, seen)
+        except _UnreadableError as error:
+            unread += 1
+            sentences.append(f"{error} {_NEXT}"[:_LONGEST_TEXT])
             continue
-        record = _record(found, task, number, {"boot_id": boot_id, "cell_id": cell_id})
-        first = seen.setdefault(_name(record), number)
-        if first != number:
-            raise EngineError(
-                f"Lines {first} and {number} of the {task} are about the same: "
-                f"{' '.join(_name(record))[:200]!a}.",
-                _NEXT,
-            )
         if not records:
             facts = _facts(found, record)
         records.append(record)
-    return Answers(tuple(records), other, facts)
+    return Answers(tuple(records), other, facts, unread, tuple(sentences[:_MOST_SENTENCES]))
+
+
+def _refuse_twice(
+    record: KernelLine, task: KernelTaskName, number: int, seen: dict[tuple[str, ...], int]
+) -> None:
+    first = seen.setdefault(_name(record), number)
+    if first != number:
+        raise _UnreadableError(
+            f"Lines {first} and {number} of the {task} are about the same: "
+            f"{' '.join(_name(record))[:200]!a}."
+        )
 
 
 def _object(line: bytes, task: KernelTaskName, number: int) -> dict[str, Any] | None:
@@ -102,9 +122,8 @@ def _object(line: bytes, task: KernelTaskName, number: int) -> dict[str, Any] | 
     except StrictJsonError as error:
         if _OBJECT.match(line) is None:
             return None
-        raise EngineError(
-            f"Line {number} of the {task} begins like an answer and is not strict JSON: {error}",
-            _NEXT,
+        raise _UnreadableError(
+            f"Line {number} of the {task} begins like an answer and is not strict JSON: {error}"
         ) from error
     return found if isinstance(found, dict) else None
 
@@ -124,10 +143,9 @@ def _is_of(found: Mapping[str, Any], task: KernelTaskName, number: int) -> bool:
         return False
     if named[2] not in _VERSIONS[task]:
         known = " or ".join(_VERSIONS[task])
-        raise EngineError(
+        raise _UnreadableError(
             f"Line {number} of the {task} must be of version {known} of the contract, found "
-            f"`{named[0]}`.",
-            "Use a release of k3-eval that knows it, or an older package.",
+            f"`{named[0]}`."
         )
     return True
 
@@ -142,8 +160,8 @@ def _record(
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise EngineError(
-            f"Line {number} of the {task} is no answer: `{where}`: {first['msg']}.", _NEXT
+        raise _UnreadableError(
+            f"Line {number} of the {task} is no answer: `{where}`: {first['msg']}."
         ) from error
 
 

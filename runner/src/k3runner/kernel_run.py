@@ -9,15 +9,17 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from k3bundle.kernel_record import KernelCommand
 from k3bundle.plan import BootSlot, KernelCell
 from k3bundle.run import BootReady, BootStarted, BootStopped, CellAborted, CellFinished
+from k3runner.early_scrub import EarlyScrub
 from k3runner.engine_command import EngineCommand, process_environment
 from k3runner.engine_log import last_log_line
-from k3runner.engine_process import EngineEnd, EngineProcess, start_engine
+from k3runner.engine_process import EngineProcess, start_engine
 from k3runner.engine_tools import write_engine_tools
-from k3runner.errors import EngineError, MachineError
+from k3runner.errors import MachineError
 from k3runner.events import (
     BootBecameReady,
     BootEnded,
@@ -30,6 +32,8 @@ from k3runner.kernel_answers import Answers, read_answers
 from k3runner.package_plan import package_of
 from k3runner.run_context import RunContext, utc_now
 from k3runner.run_watch import BootPlace
+from k3runner.sealing import KERNEL_TEXT, local_identities
+from k3runner.wording import plural
 
 __all__ = ["run_package"]
 
@@ -48,21 +52,38 @@ class _Boot:
     boot_id: str
     slot: int
     place: BootPlace
+    scrub: EarlyScrub
+
+
+@dataclass(frozen=True)
+class _CommandEnd:
+    """How a command ended."""
+
+    code: int | None
+    """Exit status, negative for a signal; None when it was ended for a reason."""
+    cause: Literal["hang", "engine_ended"]
+    """What to call it when it gave no answers."""
+    detail: str
+    """One sentence."""
 
 
 async def run_package(context: RunContext, slot: BootSlot) -> None:
     """Runs the cells of a package that are not finished.
 
+    A command that answers in another form is recorded as such and the next one runs.
+
     Raises:
         MachineError: No Python of the package is configured.
-        EngineError: A command could not be started, or answers in another form.
+        EngineError: A command could not be started.
     """
     due = context.state.due_cells(context.plan, slot.slot)
     if not due:
         return
     boot_id = f"boot-{slot.slot}.{context.attempt}"
+    _forget_raw_output(context.folder)
+    scrub = EarlyScrub(context.folder, local_identities(context.places))
     with context.watch.boot(boot_id, slot.arm, context.journal) as place:
-        boot = _Boot(context, boot_id, slot.slot, place)
+        boot = _Boot(context, boot_id, slot.slot, place, scrub)
         _began(boot, slot)
         how = "clean"
         detail = "Every command of the package ended."
@@ -121,24 +142,41 @@ async def _run_cell(boot: _Boot, cell: KernelCell) -> None:
     boot.place.telemetry.forget()
     began_ns = time.monotonic_ns()
     out = context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.jsonl"
-    # What an earlier attempt wrote there is in no record.
-    out.unlink(missing_ok=True)
     boot.place.telemetry.take()
     end = await _command(boot, cell, out)
     boot.place.telemetry.take()
     wall_ns = time.monotonic_ns() - began_ns
     context.journal.telemetry(boot.place.telemetry.cell_lines(cell.cell_id, began_ns=began_ns))
+    said = _output(out)
     answers = None
     if end.code in _JUDGED:
-        answers = read_answers(_output(out), cell.task, boot_id=boot.boot_id, cell_id=cell.cell_id)
+        answers = read_answers(said, cell.task, boot_id=boot.boot_id, cell_id=cell.cell_id)
     # A program that raised ends with 1 too; without a word it has not answered.
-    if answers is None or (end.code and not answers.records):
+    if answers is None or (end.code and not answers.records and not answers.unread_lines):
         _abort(boot, cell, end)
     else:
         _finish(boot, cell, answers, code=end.code or 0, wall_ns=wall_ns)
+    _keep_clean(boot, out, said, read=answers is not None and not answers.unread_lines)
 
 
-async def _command(boot: _Boot, cell: KernelCell, out: Path) -> EngineEnd:
+def _keep_clean(boot: _Boot, out: Path, said: bytes, *, read: bool) -> None:
+    """Takes the raw output away; where it was not read as a whole, a clean copy is kept to look at.
+
+    The copy holds what the package printed without what it must not tell, and enters no bundle.
+    """
+    out.unlink(missing_ok=True)
+    if said and not read:
+        text = boot.scrub.text(said.decode("utf-8", "replace"))
+        out.with_suffix(".output").write_text(text, "utf-8")
+
+
+def _forget_raw_output(folder: Path) -> None:
+    """Removes raw output that a killed attempt left; what counts of it is in no record."""
+    for path in (folder / "logs").glob("*.jsonl"):
+        path.unlink(missing_ok=True)
+
+
+async def _command(boot: _Boot, cell: KernelCell, out: Path) -> _CommandEnd:
     """Runs a command to its end, or ends it at its limit."""
     context, config = boot.context, boot.context.config
     if config.engine_python is None:
@@ -167,48 +205,48 @@ def _first_gpu(visible: str | None) -> str:
     return (visible or "0").split(",")[0]
 
 
-async def _wait(process: EngineProcess, limit_s: int, out: Path) -> EngineEnd:
+async def _wait(process: EngineProcess, limit_s: int, out: Path) -> _CommandEnd:
     deadline = time.monotonic() + limit_s
     while (end := process.ended()) is None:
         # Looked at while it runs: a command without an end would fill the disk first.
-        _refuse_too_much(out)
+        if _size(out) > _LARGEST_OUTPUT:
+            process.stop(_STOP_S)
+            break
         if time.monotonic() > deadline:
             process.stop(_STOP_S)
             detail = f"HANG: the command had not ended after {limit_s} s."
-            return EngineEnd("killed", None, detail)
+            return _CommandEnd(None, "hang", detail)
         await asyncio.sleep(_POLL_S)
-    return end
-
-
-def _refuse_too_much(out: Path) -> int:
-    size = out.stat().st_size if out.is_file() else 0
-    if size > _LARGEST_OUTPUT:
-        raise EngineError(
-            f"The package printed {size} bytes, and at most {_LARGEST_OUTPUT} are read.",
-            "Correct the package's adapter: one line for each case.",
+    if _size(out) > _LARGEST_OUTPUT:
+        detail = (
+            f"The package printed {_size(out)} bytes, and at most {_LARGEST_OUTPUT} are read; its "
+            "adapter must print one line for each case."
         )
-    return size
+        return _CommandEnd(None, "engine_ended", detail)
+    return _CommandEnd(None if end is None else end.code, "engine_ended", end.detail if end else "")
+
+
+def _size(out: Path) -> int:
+    return out.stat().st_size if out.is_file() else 0
 
 
 def _output(out: Path) -> bytes:
-    return out.read_bytes() if _refuse_too_much(out) else b""
+    return out.read_bytes() if 0 < _size(out) <= _LARGEST_OUTPUT else b""
 
 
 def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_ns: int) -> None:
     context = boot.context
-    context.journal.kernels(answers.records)
-    context.journal.kernels(
-        [
-            KernelCommand(
-                boot_id=boot.boot_id,
-                cell_id=cell.cell_id,
-                exit_code=code,
-                lines=len(answers.records),
-                other_lines=answers.other_lines,
-                facts=dict(answers.facts),
-            )
-        ]
+    command = KernelCommand(
+        boot_id=boot.boot_id,
+        cell_id=cell.cell_id,
+        exit_code=code,
+        lines=len(answers.records),
+        other_lines=answers.other_lines,
+        facts=dict(answers.facts),
+        unread_lines=answers.unread_lines,
+        unread=answers.unread,
     )
+    context.journal.kernels(boot.scrub.records((*answers.records, command), KERNEL_TEXT))
     context.journal.cell(
         CellFinished(
             boot_id=boot.boot_id,
@@ -224,16 +262,20 @@ def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_
         context.emit(
             Remark(f"{cell.cell_id}: {answers.other_lines} lines of the package were not read.")
         )
+    if answers.unread_lines:
+        first = boot.scrub.text(answers.unread[0])
+        context.emit(
+            Remark(f"{cell.cell_id}: {plural(answers.unread_lines, 'answer')} not read. {first}")
+        )
     summary = f"{len(answers.records)} answers, status {code}"
     context.emit(CellEnded(slot=boot.slot, cell_id=cell.cell_id, finished=True, summary=summary))
 
 
-def _abort(boot: _Boot, cell: KernelCell, end: EngineEnd) -> None:
+def _abort(boot: _Boot, cell: KernelCell, end: _CommandEnd) -> None:
     context = boot.context
     log = context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.log"
-    hung = end.code is None
     reason = end.detail
-    if not hung:
+    if end.code is not None:
         reason = f"The command ended with status {end.code}: {last_log_line(log)}"
     context.journal.cell(
         CellAborted(
@@ -241,7 +283,7 @@ def _abort(boot: _Boot, cell: KernelCell, end: EngineEnd) -> None:
             slot=boot.slot,
             cell_id=cell.cell_id,
             at_utc=utc_now(),
-            cause="hang" if hung else "engine_ended",
+            cause=end.cause,
             reason=reason[:1500],
         )
     )

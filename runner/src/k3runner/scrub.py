@@ -4,14 +4,17 @@ It works on the free text of logs and records, never on measured values.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from k3bundle.scrub import ScrubReport, ScrubRule
 
-__all__ = ["Identities", "Scrubber"]
+__all__ = ["Identities", "Scrubber", "map_text"]
 
 _SHORTEST_NAME = 3
+_NO_TEXT = frozenset({"code"})
+"""Fields that hold a word of a fixed form and no sentence."""
 _COMMON_USERS = frozenset({"root", "user", "runner", "nobody", "admin"})
 """User names that identify nobody and would hit ordinary words."""
 
@@ -58,6 +61,19 @@ class Scrubber:
                 ScrubRule(name=name, replaced=count) for name, count in self._counts.items()
             )
         )
+
+
+def map_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A value of JSON with every text in it changed; keys, and codes of findings, stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map_text(one, change) for one in value)
+    if isinstance(value, dict):
+        return {
+            key: one if key in _NO_TEXT else map_text(one, change) for key, one in value.items()
+        }
+    return value
 
 
 def _rules(identities: Identities) -> tuple[_Rule, ...]:

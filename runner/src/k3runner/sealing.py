@@ -4,10 +4,9 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from k3bundle import layout
 from k3bundle.archive import write_archive
@@ -15,15 +14,18 @@ from k3bundle.canonical import canonical_json
 from k3bundle.seal import bundle_sha256, seal
 from k3bundle.sign import Signer, SigningKeyError, generate_key, load_signer
 from k3bundle.verdict import Verdict
+from k3runner.early_scrub import with_earlier
 from k3runner.errors import MachineError
 from k3runner.journal import JOURNAL_FILES
 from k3runner.run_context import utc_now
 from k3runner.run_folder import BUNDLE_FOLDER
-from k3runner.scrub import Identities, Scrubber
+from k3runner.scrub import Identities, Scrubber, map_text
 
-__all__ = ["SealedRun", "local_identities", "prepare_signer", "seal_run"]
+__all__ = ["KERNEL_TEXT", "SealedRun", "local_identities", "prepare_signer", "seal_run"]
 
 _LOG_LIMIT_BYTES = 256 * 1024
+KERNEL_TEXT = ("sentences", "file", "kernel", "findings", "facts", "unread")
+"""Fields of a kernel package's lines that hold its words."""
 _FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     layout.BOOTS: ("command", "detail", "effective_config"),
     layout.CELLS: ("reason",),
@@ -32,7 +34,7 @@ _FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     layout.TELEMETRY: ("reason", "host_unread"),
     layout.GRAPHS: ("kernels",),
     layout.SEPARATION: ("why_same", "alterations"),
-    layout.KERNELS: ("sentences", "file", "kernel", "findings", "facts"),
+    layout.KERNELS: KERNEL_TEXT,
     layout.EARLIER: ("why_unknown",),
     layout.ISOLATION: ("files", "selections", "writes", "returns", "notes"),
 }
@@ -112,7 +114,7 @@ def seal_run(folder: Path, run_id: str, signer: Signer, identities: Identities) 
     for log in sorted((folder / "logs").glob("*.log")):
         text = scrubber.scrub(_log_text(log))
         files[layout.LOG_PREFIX + log.name] = text.encode("utf-8")
-    files[layout.SCRUB_REPORT] = canonical_json(scrubber.report())
+    files[layout.SCRUB_REPORT] = canonical_json(with_earlier(scrubber.report(), folder))
     try:
         sealed = seal(files, signer, utc_now())
     except SigningKeyError as error:
@@ -142,20 +144,10 @@ def _scrubbed(content: bytes, name: str, scrubber: Scrubber) -> bytes:
         record = json.loads(line)
         for field in fields:
             if field in record:
-                record[field] = _map_text(record[field], scrubber.scrub)
+                record[field] = map_text(record[field], scrubber.scrub)
         lines.append(canonical_json(record))
     ending = b"\n" if name.endswith(".jsonl") else b""
     return b"\n".join(lines) + (ending if lines else b"")
-
-
-def _map_text(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_map_text(one, change) for one in value]
-    if isinstance(value, dict):
-        return {key: _map_text(one, change) for key, one in value.items()}
-    return value
 
 
 def _log_text(path: Path) -> str:

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["FAKE_OPS", "main", "write_fake_package"]
+__all__ = ["FAKE_OPS", "FAKE_TOKEN", "main", "write_fake_package"]
 
 FAKE_OPS: Final = ("attn_res", "router")
+FAKE_TOKEN: Final = "hf_" + "a1B2" * 8
+"""Looks like a token of somebody."""
 _GROUPS: Final = ("smoke", "corner", "production")
 _DEFECTS: Final = (
     *("none", "wrong_case", "early_read", "leaves_out_an_op", "too_fast", "hangs", "crashes"),
     *("another_version", "chatters", "no_field", "writes_elsewhere"),
+    *("other_commit", "tells_a_token", "never_ends"),
 )
 
 
@@ -38,11 +41,17 @@ def main(arguments: list[str]) -> int:
         Path(options.target).write_text("forged\n")
     if defect == "chatters":
         print("compiling 13 ops\n\n{not json")
+    while defect == "never_ends":
+        print("x" * 1_000_000)
+    commit = "f" * 40 if defect == "other_commit" else options.commit
+    token = {"hub": f"logged in with {FAKE_TOKEN}"} if defect == "tells_a_token" else {}
     version = 2 if defect == "another_version" else 1
     for line in _lines(options.task, defect):
         schema = f"fake_kernels.{options.task}/{version}"
-        facts = {"gpu": "NVIDIA GB300", "commit": options.commit, "torch": "2.11.0"}
+        facts = {"gpu": "NVIDIA GB300", "commit": commit, "torch": "2.11.0", **token}
         print(json.dumps({"schema": schema, **line, **facts}), flush=True)
+    if token:
+        print(json.dumps(token)[:-2])
     bad = {("check", "wrong_case"), ("audit", "early_read")}
     print("done", file=sys.stderr)
     return 1 if (options.task, defect) in bad else 0
