@@ -1,11 +1,17 @@
 """Slow and oversized requests against a real server."""
 
+import asyncio
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from k3bundle.canonical import sha256_hex
+from k3server.http_guard import guarded_protocol
 from k3server_testing.process import RegistryProcess
 
 CONTENT = b"x" * 3_000_000
@@ -109,3 +115,67 @@ def test_static_path_never_leaves_the_folder(server: RegistryProcess) -> None:
     answer = answer_to(server, head, b"")
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"root:" not in answer
+
+
+class Wire(asyncio.Transport):
+    """Notes whether its protocol wants to read."""
+
+    reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        del data
+
+    def close(self) -> None:
+        self.reading = False
+
+
+async def test_connection_reads_no_further_than_the_application() -> None:
+    received: list[int] = []
+    turn = asyncio.Semaphore(0)
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        for _ in range(2):
+            await turn.acquire()
+            received.append(len((await receive())["body"]))
+        await turn.acquire()
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = Config(application, ws="none", lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+    make: Any = guarded_protocol(5.0)
+    protocol = make(config=config, server_state=state, app_state={})
+    wire = Wire()
+    protocol.connection_made(wire)
+
+    async def arrive(sent: bytes) -> None:
+        room = protocol.get_buffer(-1)
+        assert len(room) == 64 * 1024
+        room[: len(sent)] = sent
+        protocol.buffer_updated(len(sent))
+        await asyncio.sleep(0.01)
+
+    await arrive(b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 1000)
+    assert (wire.reading, received) == (False, [])
+    turn.release()
+    await asyncio.sleep(0.01)
+    assert (wire.reading, received) == (True, [1000])
+    await arrive(b"x" * 64 * 1024)
+    assert (wire.reading, received) == (False, [1000])
+    turn.release()
+    await asyncio.sleep(0.01)
+    assert (wire.reading, received) == (True, [1000, 64 * 1024])
+    turn.release()
+    await asyncio.gather(*state.tasks)
+    protocol.connection_lost(None)

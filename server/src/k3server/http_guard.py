@@ -1,4 +1,4 @@
-"""Guards at the edge of HTTP: a time limit on headers, and headers that every answer carries."""
+"""Guards at the edge of HTTP: limits on headers and on reading ahead, headers of every answer."""
 
 import asyncio
 from typing import Any, Final
@@ -9,6 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["SECURITY_HEADERS", "SecurityHeaders", "guarded_protocol"]
+
+_READ_BYTES: Final = 64 * 1024
 
 SECURITY_HEADERS: Final[dict[str, str]] = {
     "Content-Security-Policy": (
@@ -30,10 +32,22 @@ def guarded_protocol(header_timeout_s: float) -> type[asyncio.Protocol]:
 
     uvicorn itself waits for ever on a connection that sends half a request line. The clock runs
     from the opening of the connection, and for later requests from their first byte.
-    """
 
-    class GuardedProtocol(H11Protocol):
+    All connections read into one buffer, and none reads again before the application took what
+    came. Left alone, each of two hundred uploads that wait for the disk would hold half a MiB.
+    """
+    # One thread reads, and what it read is copied before the next connection has its turn.
+    read_into = memoryview(bytearray(_READ_BYTES))
+
+    class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
         _late: asyncio.TimerHandle | None = None
+
+        def get_buffer(self, sizehint: int) -> memoryview:
+            del sizehint
+            return read_into
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.data_received(bytes(read_into[:nbytes]))
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -41,6 +55,9 @@ def guarded_protocol(header_timeout_s: float) -> type[asyncio.Protocol]:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            if self.cycle is not None and self.cycle.body:
+                # uvicorn reads on when the application asks for more, and when it has answered.
+                self.flow.pause_reading()
             if self.conn.their_state is not h11.IDLE:
                 self._stop_clock()
             elif self._late is None:

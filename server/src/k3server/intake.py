@@ -28,8 +28,8 @@ from k3server.trust import LADDER, NonceTicket
 
 __all__ = ["Claim", "Intake"]
 
-# Each upload holds two of these at most: with 1 MiB, two hundred at once took 700 MB of memory.
-_PIECE_BYTES = 64 * 1024
+# With pieces of 1 MiB, two hundred uploads at once took 700 MB of memory.
+_PIECE_BYTES = 16 * 1024
 _PEERS = 200
 """Runs of the same plan that are looked through for one that agrees, the newest first."""
 
@@ -229,9 +229,13 @@ def _refusal(refused: Refused) -> PublicError:
 
 
 async def _larger(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Join small pieces, so that a thread is asked once per 64 KiB and not once per packet."""
+    """Join small pieces, so that a thread is asked once per 16 KiB and not once per packet."""
     buffer = bytearray()
     async for piece in pieces:
+        if not buffer and len(piece) >= _PIECE_BYTES:
+            # Passed on without a copy.
+            yield piece
+            continue
         buffer += piece
         if len(buffer) >= _PIECE_BYTES:
             yield bytes(buffer)

@@ -1,8 +1,9 @@
 """Renders pages: templates, the style sheet, and what templates may call."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
 
@@ -11,11 +12,14 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from k3server.errors import Problem, PublicError
+from k3server.submission import SubmissionRow
 from k3server.trust import NONCE_SENTENCES, TRUST_SENTENCES
 from k3server.views import wording
 
 __all__ = ["Pages", "StaticFile"]
 
+_ROWS: Final = 1024
+"""Rows of lists that are remembered, about 4 KB each."""
 _STATIC: Final = {"style.css": "text/css; charset=utf-8", "mark.svg": "image/svg+xml"}
 
 
@@ -58,6 +62,7 @@ class Pages:
             claim_questions=wording.CLAIM_QUESTIONS,
             trust_sentences=TRUST_SENTENCES,
             nonce_sentences=NONCE_SENTENCES,
+            row_html=self._row_html(),
         )
 
     def page(self, template: str, **values: Any) -> Response:
@@ -87,6 +92,20 @@ class Pages:
     def static(self, name: str) -> StaticFile | None:
         """A static file; None when there is none of this name."""
         return self._static.get(name)
+
+    def _row_html(self) -> Callable[[str, SubmissionRow], Markup]:
+        """Rows of lists as markup: most of a list page, and mostly the same rows as before.
+
+        A row's markup follows from the row alone, and rows are equal only if all of their fields
+        are: when anything about a submission changes, its row is laid out again.
+        """
+
+        @lru_cache(maxsize=_ROWS)
+        def row_html(macro: str, row: SubmissionRow) -> Markup:
+            made = getattr(self._environment.get_template("parts.html").module, macro)(row)
+            return Markup(made)  # noqa: S704
+
+        return row_html
 
 
 def _visible(value: object) -> object:

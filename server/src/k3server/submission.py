@@ -59,6 +59,10 @@ class SubmissionRow:
     summary: SubmissionSummary
     """Verdict, claims and headline numbers."""
 
+    def __hash__(self) -> int:
+        """By what tells submissions and their states apart; equality still compares everything."""
+        return hash((self.bundle_sha256, self.trust, self.state))
+
 
 @dataclass(frozen=True)
 class Submission:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import httpx
 
@@ -57,9 +57,26 @@ class RegistryProcess:
         self._process.communicate(timeout=30)
 
     @property
+    def address(self) -> str:
+        """`HOST:PORT` that it listens on."""
+        return self.url.removeprefix("http://")
+
+    @property
     def pid(self) -> int:
         """Identity of the process."""
         return self._process.pid
+
+    def memory_bytes(self, kind: Literal["VmRSS", "VmHWM"]) -> int:
+        """Its memory now (`VmRSS`), or the most it ever had (`VmHWM`)."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(f"{kind}:"):
+                return int(line.split()[1]) * 1024
+        raise LookupError(f"Expected {kind} in the status of the registry's process, found none.")
+
+    def processor_s(self) -> float:
+        """Processor time that it used so far, without its children."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def client(self) -> httpx.Client:
         """A client with patience for a busy machine."""
@@ -67,7 +84,7 @@ class RegistryProcess:
 
     def connect(self) -> socket.socket:
         """A bare connection, for requests that no client would send."""
-        host, port = self.url.removeprefix("http://").split(":")
+        host, port = self.address.split(":")
         return socket.create_connection((host, int(port)), timeout=60)
 
     def kill(self) -> None:

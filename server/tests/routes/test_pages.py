@@ -8,6 +8,7 @@ import pytest
 from markupsafe import escape
 
 from k3bundle.subject import ChangeUnderTest
+from k3server.adapters.sql.moderation import SqlModeration
 from k3server.document import SubmissionDocument
 from k3server.http_guard import SECURITY_HEADERS
 from k3server.views.wording import title_sentence
@@ -283,3 +284,24 @@ async def test_page_that_is_not_there_is_a_page_with_a_sentence(
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert words in answer.text
     assert "Go to the latest verdicts" in answer.text
+
+
+async def test_lists_show_what_was_decided_after_they_were_asked_for(
+    registry: Registry, client: httpx.AsyncClient
+) -> None:
+    document = example_document()
+    await registry.submit(client, document)
+    change = document.manifest.change
+    lists = ("/", f"/{change.repository}/pull/{change.pull_request}")
+    assert [">retracted<" in (await client.get(url)).text for url in lists] == [False, False]
+    decide = SqlModeration(registry.database).decide
+    decided_at = registry.clock.now()
+    decide("retract", document.bundle_sha256, actor="x", reason="Wrong driver.", at=decided_at)
+    assert [">retracted<" in (await client.get(url)).text for url in lists] == [True, True]
+    decide("retract", document.bundle_sha256, actor="x", reason="Wrong fan.", at=decided_at)
+    for url in lists:
+        page = (await client.get(url)).text
+        assert 'title="Wrong fan."' in page
+        assert "Wrong driver." not in page
+    decide("release", document.bundle_sha256, actor="x", reason="Right.", at=decided_at)
+    assert [">retracted<" in (await client.get(url)).text for url in lists] == [False, False]

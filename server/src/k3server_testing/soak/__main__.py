@@ -40,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--upload-mib", type=int, default=50)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--submissions", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=1000, help="requests per page")
     chosen = parser.parse_args(arguments)
     parts: dict[str, Callable[[Path], Any]] = {
         "uploads": lambda folder: run_uploads(
@@ -50,7 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
             seed=_SEED,
         ),
         "kills": lambda folder: run_kills(folder, kills=chosen.kills, seed=_SEED),
-        "pages": lambda folder: run_pages(folder, count=chosen.submissions, requests=300),
+        "pages": lambda folder: run_pages(
+            folder, count=chosen.submissions, requests=chosen.requests, seed=_SEED
+        ),
     }
     results: dict[str, Any] = {}
     if chosen.out.exists():

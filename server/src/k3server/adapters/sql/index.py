@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -323,7 +324,7 @@ def _one(connection: sa.Connection, bundle_sha256: str) -> Submission | None:
     found = connection.execute(statement).mappings().one_or_none()
     if found is None:
         return None
-    return Submission(_row(found), SubmissionDocument.model_validate_json(found["document"]))
+    return Submission(_row(found), _document(found["document"]))
 
 
 def _row(found: Mapping[Any, Any]) -> SubmissionRow:
@@ -341,8 +342,19 @@ def _row(found: Mapping[Any, Any]) -> SubmissionRow:
         reason=found["reason"],
         nonce_standing=found["nonce_standing"],
         received_at=found["received_at_utc"],
-        summary=SubmissionSummary.model_validate_json(found["summary"]),
+        summary=_summary(found["summary"]),
     )
+
+
+# Both are functions of the text alone and give frozen records, so a remembered one is never stale.
+@lru_cache(maxsize=512)
+def _summary(text: str) -> SubmissionSummary:
+    return SubmissionSummary.model_validate_json(text)
+
+
+@lru_cache(maxsize=32)
+def _document(text: str) -> SubmissionDocument:
+    return SubmissionDocument.model_validate_json(text)
 
 
 def _change(row: Mapping[Any, Any]) -> ChangeUnderTest:
