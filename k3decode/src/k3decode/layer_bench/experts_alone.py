@@ -10,6 +10,7 @@ from torch import Tensor
 from k3decode.decode.executor import DecodeExecutor
 from k3decode.dims import K3Dims
 from k3decode.formats import MXFP4_GROUP
+from k3decode.layer_bench.conversation import ChildError
 from k3decode.layer_bench.ratio import ratio_of_rounds
 from k3decode.layer_bench.sides import StockChild, expert_launches
 from k3decode.read_rate import ReadRate
@@ -51,14 +52,19 @@ def time_experts(
         replays: in a round.
 
     Returns:
-        Microseconds of one launch of each, and vLLM's over ours with Student's interval.
+        Microseconds of one launch of each, and vLLM's over ours with Student's interval; what vLLM
+        could not run has its reason instead.
     """
     dims = executor.dims
     graph = _captured(expert_launches(executor, drawn, rows, _LAYERS))
     found: dict[str, Any] = {"rows": rows, "layers": _LAYERS}
-    ours: list[float] = []
+    ours = [statistics.median(_times(graph, replays))]
     for backend in _BACKENDS:
-        stock.prepare_experts(backend, rows, _LAYERS)
+        try:
+            stock.prepare_experts(backend, rows, _LAYERS)
+        except ChildError as error:
+            found[f"{backend}_error"] = str(error)
+            continue
         theirs, beside = [], []
         for _ in range(rounds):
             before = _times(graph, replays)

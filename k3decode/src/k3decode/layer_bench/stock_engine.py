@@ -44,6 +44,8 @@ _ENVIRONMENT = {
 # Tokens of a prompt; the other tokens of the context are generated.
 _PROMPT = 100
 _STEPS_UNTIL_EVEN = 10
+# Requests whose prompts were read earlier are ahead of others, and must not end before them.
+_STEPS_TO_SPARE = 8
 _MOST_TOKENS = 512
 _CACHE_BYTES = 3 << 30
 # Only a check at the start looks at it; the cache's size is given.
@@ -61,7 +63,8 @@ class StockEngine:
         self._steps: int = options.context - _PROMPT
         self._dims = shard_dims(K3Dims(), options.ranks)
         shape = (options.drawn_layers, max(self._batches), self._dims.num_experts_per_token)
-        self._drawn = drawn_experts(options.draw, shape, self._dims.num_experts, options.seed)
+        drawn = drawn_experts(options.draw, shape, self._dims.num_experts, options.seed)
+        self._drawn = (drawn[0].cuda(), drawn[1].cuda())
         self._routing = DrawnRouting(*self._drawn, first_layer=self._dims.num_dense_layers)
         self._pause = StepPause(self._serve_step)
         self._rows = 0
@@ -130,7 +133,10 @@ class StockEngine:
             for i in range(rows)
         ]
         sampling = SamplingParams(
-            temperature=1.0, max_tokens=self._steps + 3, ignore_eos=True, detokenize=False
+            temperature=1.0,
+            max_tokens=self._steps + _STEPS_TO_SPARE,
+            ignore_eos=True,
+            detokenize=False,
         )
         self._rows = rows
         self._routing.watch()
@@ -149,7 +155,7 @@ class StockEngine:
         self._answers.say(
             prepared=rows,
             engine_step_us=1e6 * statistics.fmean(between_s[_STEPS_UNTIL_EVEN:]),
-            own_experts=self._routing.own_choice(rows),
+            own_experts=self._routing.own_choice(rows, _PROMPT),
         )
         self._serve_times(graph.replay)
 
@@ -164,7 +170,7 @@ class StockEngine:
     def experts(self, backend: str, rows: int, layers: int) -> None:
         """Time the routed experts of the first layers, on the draws of those layers."""
         first = self._dims.num_dense_layers
-        experts, shares = (one[first : first + layers, :rows].cuda() for one in self._drawn)
+        experts, shares = (one[first : first + layers, :rows] for one in self._drawn)
         latent = torch.randn(rows, self._dims.latent_size, device="cuda").to(torch.bfloat16)
         with torch.inference_mode():
             graph = _captured(self._expert_launches(backend, latent, experts, shares))

@@ -59,16 +59,15 @@ class DrawnRouting:
     """
 
     def __init__(self, experts: Tensor, shares: Tensor, *, first_layer: int) -> None:
-        """Keep the draws on the GPU before anything is captured.
+        """Keep the draws; graphs will hold their addresses.
 
         Args:
-            experts: int32 [layers, rows, k].
+            experts: int32 [layers, rows, k], on the engine's device.
             shares: FP32, of the same shape.
             first_layer: number of the first layer that routes; it is the first whose router runs.
         """
-        device = torch.device("cuda")
-        self._experts = {torch.int32: experts.to(device, torch.int32)}
-        self._shares = shares.to(device)
+        self._experts = {torch.int32: experts}
+        self._shares = shares
         self._first = first_layer
         self._numbers: dict[int, int] = {}
         self._kept: dict[int, Tensor] | None = None
@@ -110,18 +109,22 @@ class DrawnRouting:
         """Keep what routers choose in the next prompt step."""
         self._kept = {}
 
-    def own_choice(self, rows: int) -> float | None:
-        """Distinct experts that the router itself chose for the last tokens of so many prompts.
+    def own_choice(self, prompts: int, tokens: int) -> float | None:
+        """Distinct experts that the routers themselves chose for the last tokens of the prompts.
 
-        A mean over layers; None if no prompt step was seen. The prompts lie one after the other.
+        Args:
+            prompts: how many; they lie one after the other.
+            tokens: of each.
+
+        Returns:
+            A mean over layers; None if the last prompt step did not have all prompts.
         """
         kept, self._kept = self._kept, None
-        if not kept:
+        if not kept or any(len(experts) != prompts * tokens for experts in kept.values()):
             return None
         counts = []
         for experts in kept.values():
-            each = experts.shape[0] // rows
-            last = experts[: each * rows].view(rows, each, -1)[:, -1]
+            last = experts.view(prompts, tokens, -1)[:, -1]
             counts.append(int(last.unique().numel()))
         return sum(counts) / len(counts)
 

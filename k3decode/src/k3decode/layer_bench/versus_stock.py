@@ -13,6 +13,7 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -27,8 +28,8 @@ from k3decode.decode.executor import DecodeExecutor
 from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import random_executor
 from k3decode.dims import K3Dims
+from k3decode.host.kernel_library import use_library
 from k3decode.layer_bench.clocks import ClockLog
-from k3decode.layer_bench.conversation import ChildError
 from k3decode.layer_bench.draws import drawn_experts
 from k3decode.layer_bench.experts_alone import time_experts
 from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
@@ -42,11 +43,13 @@ __all__ = ["main", "take_rounds"]
 
 SCHEMA = "k3decode.layer_bench.versus_stock/1"
 # Powers of two first, in case time runs out.
+_EXPERTS = "k3decode.layer_bench.experts_alone/1"
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 3, 5, 9, 12, 17, 33, 48)
 _FLOOR_BYTES_PER_US = 4.3e6
 _READ_BUFFER_BYTES = 4_000_000_000
 _READ_COPIES = 8
 _WARM_UP = 2
+_KERNELS_S = 120.0
 _read_replays = partial(replay_times_us, warm_up=3, replays=10)
 _Drawn = tuple[Tensor, Tensor]
 _OURS, _STOCK = ("ours deep", "ours shallow"), ("stock deep", "stock shallow")
@@ -78,11 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # They load while our layers are packed.
         stock = [stack.enter_context(_child(depth, options)) for depth in options.depths]
         executor = _executor(options)
-        reads = ReadRate(torch.device("cuda"), _read_replays, buffer_bytes=_READ_BUFFER_BYTES)
+        _wait_for_kernels(options.kernels)
         ours = [
             OurStack(executor, depth, context=options.context, seed=options.seed)
             for depth in options.depths
         ]
+        reads = ReadRate(torch.device("cuda"), _read_replays, buffer_bytes=_READ_BUFFER_BYTES)
         # What is not compiled yet is compiled while the engines start.
         for rows in options.batch:
             ours[1].prepare(rows)
@@ -93,9 +97,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             record = _layer(rows, sides, executor.dims, reads, options)
             print(json.dumps({"schema": SCHEMA, **_rounded(record), **facts}), flush=True)
         for rows in options.experts_batch:
-            for record in _experts(rows, stock[1], executor, reads, options):
-                schema = "k3decode.layer_bench.experts_alone/1"
-                print(json.dumps({"schema": schema, **_rounded(record), **facts}), flush=True)
+            record = time_experts(
+                rows,
+                stock[1],
+                executor,
+                _drawn(executor.dims, options),
+                reads,
+                rounds=options.rounds,
+                replays=options.replays,
+            )
+            record |= {"ranks": options.ranks, "draw": options.draw}
+            print(json.dumps({"schema": _EXPERTS, **_rounded(record), **facts}), flush=True)
     return 0
 
 
@@ -165,19 +177,14 @@ def _floor(rows: int, dims: K3Dims, reads: ReadRate, options: Any) -> dict[str, 
     }
 
 
-def _experts(
-    rows: int, stock: StockChild, executor: DecodeExecutor, reads: ReadRate, options: Any
-) -> list[dict[str, Any]]:
-    """A record, or none and the reason on the error stream: the layers' lines are there already."""
-    try:
-        drawn = _drawn(executor.dims, options)
-        record = time_experts(
-            rows, stock, executor, drawn, reads, rounds=options.rounds, replays=options.replays
-        )
-    except ChildError as error:
-        print(f"routed experts, {rows} rows: {error}", file=sys.stderr)
-        return []
-    return [{"ranks": options.ranks, "draw": options.draw, **record}]
+def _wait_for_kernels(folder: Path | None) -> None:
+    """Use exported kernels, which may be written while the engines start."""
+    if folder is None:
+        return
+    deadline = time.monotonic() + _KERNELS_S
+    while not folder.is_dir() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    use_library(folder)
 
 
 @contextmanager
@@ -241,6 +248,9 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--draw", choices=("uniform", "skewed"), default="uniform")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--logs", type=Path, default=Path(), help="folder for the engines' logs")
+    parser.add_argument(
+        "--kernels", type=Path, help="folder of exported kernels, waited for until it is complete"
+    )
     parser.add_argument(
         "--experts-batch", type=int, nargs="*", default=list(_BATCHES), help="rows of experts alone"
     )
