@@ -4,10 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
+import jwt
+
 __all__ = [
     "Accounts",
     "Act",
     "Action",
+    "Issuer",
+    "IssuerUnavailableError",
     "KeyDirectory",
     "KeysUnavailableError",
     "Moderation",
@@ -122,5 +126,24 @@ class KeyDirectory(Protocol):
 
         Raises:
             KeysUnavailableError: It cannot be asked.
+        """
+        ...
+
+
+class IssuerUnavailableError(Exception):
+    """The issuer of identity tokens cannot be asked for its keys now."""
+
+
+class Issuer(Protocol):
+    """Who makes identity tokens for workflows."""
+
+    address: str
+    """Its name, as tokens give it."""
+
+    def key(self, key_id: str) -> jwt.PyJWK | None:
+        """The key of this name; None when the issuer publishes none.
+
+        Raises:
+            IssuerUnavailableError: It cannot be asked.
         """
         ...

@@ -12,6 +12,7 @@ from k3bundle.canonical import canonical_json, sha256_hex
 from k3bundle.verdict import CellSkipped, RatioInterval, ServingEvidence
 from k3server.document import SubmissionDocument, summarise
 from k3server.submission import Submission
+from k3server.workflow_identity import owner_of
 
 __all__ = ["EQUIVALENCE_MARGIN", "differences_of_results", "independent", "reasons_against"]
 
@@ -76,9 +77,16 @@ def independent(one: Submission, other: Submission) -> bool:
     return (
         None not in names
         and names[0] != names[1]
+        and not _same_owner(*names)
         and one.document.signer_fingerprint != other.document.signer_fingerprint
         and (organisations[0] is None or organisations[0] != organisations[1])
     )
+
+
+def _same_owner(one: str | None, other: str | None) -> bool:
+    """Whether an account and a workflow, or two workflows, belong to one GitHub account."""
+    owners = [None if name is None else owner_of(name) for name in (one, other)]
+    return owners[0] is not None and owners[0] == owners[1]
 
 
 def differences_of_results(one: SubmissionDocument, other: SubmissionDocument) -> tuple[str, ...]:

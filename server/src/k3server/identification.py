@@ -9,12 +9,26 @@ from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 
-from k3server.account_ports import KeysUnavailableError, Scope, Token
+from k3server.account_ports import (
+    IssuerUnavailableError,
+    KeysUnavailableError,
+    Scope,
+    Token,
+)
 from k3server.bearer import is_valid, parts_of
 from k3server.errors import Problem, ProblemFinding, PublicError
+from k3server.identity_problems import NO_ISSUER, issuer_away, not_believed, other_key
 from k3server.parts import Parts
 from k3server.settings import Settings
 from k3server.trust import Attribution
+from k3server.workflow_identity import (
+    IdentityTokenError,
+    Workflow,
+    is_identity_token,
+    key_id_of,
+    owner_of,
+    workflow_of,
+)
 
 __all__ = ["Caller", "Identification"]
 
@@ -29,11 +43,22 @@ class Caller:
     """The token that it carries, which works and has the scope."""
     github_account: str | None = None
     """The account that is said to publish the signing key; not yet believed."""
+    workflow: Workflow | None = None
+    """The workflow that sends it, where an identity token says so."""
 
     @property
     def identity(self) -> str | None:
-        """`token:ACCOUNT`; None without a token."""
+        """`token:ACCOUNT` or `actions:OWNER/NAME`; None without a token."""
+        if self.workflow is not None:
+            return self.workflow.identity
         return None if self.token is None else f"token:{self.token.account}"
+
+    @property
+    def organisation(self) -> str | None:
+        """Organisation of an account as the operator noted it; owner of a workflow's repository."""
+        if self.workflow is not None:
+            return self.workflow.owner
+        return None if self.token is None else self.token.organisation
 
 
 class Identification:
@@ -42,6 +67,42 @@ class Identification:
     def __init__(self, settings: Settings, parts: Parts) -> None:
         self._settings = settings
         self._parts = parts
+
+    async def sender(
+        self, header: str | None, blob_sha256: str, github_account: str | None
+    ) -> Caller:
+        """Who sends an archive: an API token or an identity token in the header, or nobody known.
+
+        Args:
+            header: The Authorization header.
+            blob_sha256: The archive; an identity token must have been made for it.
+            github_account: Account that is said to publish the signing key.
+
+        Raises:
+            PublicError: The header carries no token that works (401), one without the scope
+                (403), or the issuer cannot be asked for its keys (503).
+        """
+        text = _bearer(header)
+        if not is_identity_token(text):
+            return Caller(await self.token(header, "submit"), github_account)
+        audience = f"{self._settings.public_url}/api/v1/blobs/{blob_sha256}"
+        return Caller(None, github_account, await self._workflow(text, audience))
+
+    async def _workflow(self, text: str, audience: str) -> Workflow:
+        issuer = self._parts.issuer
+        if issuer is None:
+            raise not_believed(NO_ISSUER)
+        try:
+            key_id = key_id_of(text)
+            key = await run_in_threadpool(issuer.key, key_id)
+            if key is None:
+                raise not_believed(other_key(key_id))
+            now = self._parts.clock.now()
+            return workflow_of(text, key, issuer=issuer.address, audience=audience, now=now)
+        except IdentityTokenError as error:
+            raise not_believed(error) from None
+        except IssuerUnavailableError as error:
+            raise issuer_away(error) from None
 
     async def token(self, header: str | None, scope: Scope) -> Token | None:
         """The token of an Authorization header; None without a header.
@@ -52,8 +113,7 @@ class Identification:
         """
         if header is None:
             return None
-        text = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else ""
-        found = parts_of(text)
+        found = parts_of(_bearer(header))
         token = None
         if found is not None:
             token = await run_in_threadpool(self._parts.accounts.find, found[0])
@@ -92,13 +152,15 @@ class Identification:
         names = [f"key:{signer}", *([] if found is None else [found.identity])]
         if caller.identity is not None:
             names.append(caller.identity)
+        # Whoever is banned as an account is banned with the workflows of that account.
+        names += [f"github:{owner}" for name in names if (owner := owner_of(name)) is not None]
         reason = await run_in_threadpool(self._parts.moderation.ban_of, *names)
         if reason is not None:
             raise _banned(reason)
         return found
 
     async def _found(self, caller: Caller, signer: str) -> Attribution | None:
-        organisation = None if caller.token is None else caller.token.organisation
+        organisation = caller.organisation
         if caller.github_account is not None:
             await self._check_published(caller.github_account, signer)
             identity = f"github:{caller.github_account.lower()}"
@@ -116,6 +178,13 @@ class Identification:
             raise _keys_away(account, error) from None
         if signer not in keys:
             raise _not_published(account, signer)
+
+
+def _bearer(header: str | None) -> str:
+    """The token of an Authorization header; empty where it carries none."""
+    if header is None or not header.lower().startswith(_SCHEME):
+        return ""
+    return header[len(_SCHEME) :].strip()
 
 
 def _no_token() -> PublicError:

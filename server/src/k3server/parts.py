@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from k3server.account_ports import Accounts, KeyDirectory, Moderation
+from k3server.account_ports import Accounts, Issuer, KeyDirectory, Moderation
 from k3server.board_ports import Board
 from k3server.forge_ports import Outbox
 from k3server.ports import BlobLedger, BundleStore, Clock, SubmissionIndex, Verifier
@@ -34,3 +34,5 @@ class Parts:
     """Judges archives."""
     clock: Clock
     """The time of day."""
+    issuer: Issuer | None = None
+    """Who makes identity tokens for workflows; None: none are taken."""

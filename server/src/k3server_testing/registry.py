@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 
 from k3bundle.canonical import sha256_hex
-from k3server.account_ports import KeyDirectory
+from k3server.account_ports import Issuer, KeyDirectory
 from k3server.adapters.forge_keys import NoKeys
 from k3server.adapters.sql.database import Database
 from k3server.adapters.sql.everything import parts_on
@@ -36,6 +36,7 @@ class Registry:
     verifier: StubVerifier = field(default_factory=StubVerifier)
     clock: FixedClock = field(default_factory=FixedClock)
     keys: KeyDirectory = field(default_factory=NoKeys)
+    issuer: Issuer | None = None
 
     def limit(self, **changes: Any) -> None:
         """Change settings."""
@@ -54,6 +55,7 @@ class Registry:
             keys=self.keys,
             verifier=self.verifier,
             clock=self.clock,
+            issuer=self.issuer,
         )
 
     def app(self) -> FastAPI:

@@ -22,7 +22,7 @@ __all__ = ["add_decide_flags", "add_token_flags", "operator_name", "run_decide",
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTITY: Final = re.compile(
     r"token:[A-Za-z0-9][A-Za-z0-9._-]{0,63}|github:[a-z0-9][a-z0-9-]{0,38}|"
-    r"key:SHA256:[A-Za-z0-9+/]{43}"
+    r"actions:[a-z0-9][a-z0-9-]{0,38}/[a-z0-9_.-]{1,100}|key:SHA256:[A-Za-z0-9+/]{43}"
 )
 _DAYS: Final = 365
 _MOST_DAYS: Final = 3650
@@ -120,7 +120,8 @@ def add_decide_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         nargs="?",
-        help="id of a submission; for ban and unban token:NAME, github:NAME or key:SHA256:...",
+        help="id of a submission; for ban and unban token:NAME, github:NAME, "
+        "actions:OWNER/NAME or key:SHA256:...",
     )
     parser.add_argument("--reason", type=_line, help="why, in a sentence that is shown")
 
@@ -140,8 +141,9 @@ def run_decide(chosen: argparse.Namespace) -> int:
             return ExitCode.USAGE
         if chosen.action in _OF_PEOPLE and not _IDENTITY.fullmatch(chosen.target):
             sys.stderr.write(
-                "k3-registry: Expected token:NAME, github:name in small letters, or "
-                f"key:SHA256:..., found {chosen.target!a}. The page of a submission names it.\n"
+                "k3-registry: Expected token:NAME, github:name or actions:owner/name in small "
+                f"letters, or key:SHA256:..., found {chosen.target!a}. "
+                "The page of a submission names it.\n"
             )
             return ExitCode.USAGE
         action: Action = chosen.action

@@ -21,6 +21,7 @@ import uvicorn
 from k3server.adapters.child_verifier import ChildVerifier
 from k3server.adapters.filesystem_store import FilesystemStore
 from k3server.adapters.forge_keys import ForgeKeys, NoKeys
+from k3server.adapters.issuer_keys import HttpIssuer
 from k3server.adapters.sql.everything import parts_on
 from k3server.adapters.system_clock import SystemClock
 from k3server.app import create_app
@@ -79,6 +80,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "the token comes from GITHUB_TOKEN, the secret of its webhook from GITHUB_WEBHOOK_SECRET",
     )
     parser.add_argument(
+        "--github-actions-issuer",
+        metavar="URL",
+        help="take identity tokens of workflows from this issuer; GitHub's is "
+        "https://token.actions.githubusercontent.com",
+    )
+    parser.add_argument(
         "--github-account", metavar="LOGIN", help="account of the token; its comment is updated"
     )
     parser.add_argument(
@@ -122,6 +129,7 @@ def run(chosen: argparse.Namespace) -> int:
                 verifier=ChildVerifier(settings),
                 clock=SystemClock(),
                 tells=bool(chosen.github_repository),
+                issuer=_issuer(chosen),
             )
             if isinstance(parts.store, FilesystemStore):
                 parts.store.clear_incoming()
@@ -168,6 +176,11 @@ def _forge(chosen: argparse.Namespace) -> ForgeClient | None:
         return ForgeClient(chosen.github_url, token, account=chosen.github_account or "")
     except ForgeError as error:
         raise MachineError(str(error), "Check --github-url.") from None
+
+
+def _issuer(chosen: argparse.Namespace) -> HttpIssuer | None:
+    address: str | None = chosen.github_actions_issuer
+    return None if address is None else HttpIssuer(address)
 
 
 def _teller(

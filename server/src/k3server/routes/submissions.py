@@ -4,7 +4,6 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from k3server.errors import Problem, PublicError
-from k3server.identification import Caller
 from k3server.intake import Claim
 from k3server.request_body import read_record
 from k3server.routes.parameters import Digest, json_body, problems
@@ -41,8 +40,9 @@ def submission_routes(services: Services) -> APIRouter:
         """Verify and index: 201 when it is new, 200 with the same answer when it was there."""
         asked = await read_record(request, settings, SubmissionRequest)
         header = request.headers.get("authorization")
-        token = await services.identification.token(header, "submit")
-        caller = Caller(token, asked.github_account)
+        caller = await services.identification.sender(
+            header, asked.blob_sha256, asked.github_account
+        )
         added = await services.intake.submit(Claim(asked.blob_sha256, asked.change(), caller))
         if not added.created:
             response.status_code = 200

@@ -1,6 +1,6 @@
 """The parts of an application that live in one database."""
 
-from k3server.account_ports import KeyDirectory
+from k3server.account_ports import Issuer, KeyDirectory
 from k3server.adapters.sql.accounts import SqlAccounts
 from k3server.adapters.sql.blob_ledger import SqlBlobLedger
 from k3server.adapters.sql.board import SqlBoard
@@ -22,6 +22,7 @@ def parts_on(
     verifier: Verifier,
     clock: Clock,
     tells: bool = False,
+    issuer: Issuer | None = None,
 ) -> Parts:
     """The parts of an application on this database and store; `tells`: a forge is told."""
     return Parts(
@@ -35,4 +36,5 @@ def parts_on(
         keys=keys,
         verifier=verifier,
         clock=clock,
+        issuer=issuer,
     )
