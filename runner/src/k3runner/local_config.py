@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from k3runner.errors import UsageError
+from k3runner.image import AssertedImage
 from k3runner.run_folder import LOCAL_CONFIG
 from k3runner.settings import RunConfig, TimeLimits
 from k3runner.subjects import load_subject
@@ -26,7 +27,7 @@ def dump_local_config(config: RunConfig) -> bytes:
         "engine_port": config.engine_port,
         "registry_url": config.registry_url,
         "engine_user": config.engine_user,
-        "image_digest": config.image_digest,
+        "image": asdict(config.image),
         "only_deployments": config.only_deployments,
         "limits": asdict(config.limits),
     }
@@ -62,7 +63,7 @@ def load_local_config(run_folder: Path) -> RunConfig:
         key_path=Path(found["key_path"]),
         registry_url=found["registry_url"],
         engine_user=found["engine_user"],
-        image_digest=found["image_digest"],
+        image=AssertedImage(**found["image"]),
         limits=TimeLimits(**found["limits"]),
         prompt_file=_path(found["prompt_file"]),
         trace_file=_path(found["trace_file"]),

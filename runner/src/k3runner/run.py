@@ -21,8 +21,10 @@ from k3runner.effective_config import flatten_config
 from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, MachineError, UsageError
 from k3runner.events import BundleSealed, Event, Remark, RunFinished, RunStarted
+from k3runner.image import AssertedImage
 from k3runner.journal import Journal, mend, read_lines
 from k3runner.kernel_run import run_package
+from k3runner.leftovers import left_sentences, refuse_files_of_others
 from k3runner.local_config import dump_local_config, load_local_config
 from k3runner.nonce import choose_nonce
 from k3runner.plan import build_plan
@@ -71,6 +73,8 @@ class ConfigOverrides:
     """Another address of the same existing server."""
     agent_socket: Path | None = None
     """Socket of the user's ssh-agent now."""
+    image: AssertedImage | None = None
+    """What the launcher says of the image now; None: what it said at first."""
 
 
 def run(
@@ -138,11 +142,13 @@ def resume(
 
     Raises:
         UsageError: The folder is not a run, or is already sealed.
-        MachineError: Plan, model or engine packages differ from the first attempt's, or another
-            runner holds the folder.
+        MachineError: Plan, model, image or engine packages differ from the first attempt's,
+            another runner holds the folder, or files in it belong to another user.
         EngineError: As in `run`.
         KeyboardInterrupt: As in `run`.
     """
+    if run_folder.is_dir():
+        refuse_files_of_others(run_folder)
     config = _overridden(load_local_config(run_folder), overrides)
     with hold(run_folder):
         if any((run_folder / BUNDLE_FOLDER).glob(f"*{layout.BUNDLE_SUFFIX}")):
@@ -198,7 +204,7 @@ def _execute(
             resumed=start.attempt > 0,
         )
     )
-    for remark in start.facts.node.remarks:
+    for remark in (*start.facts.node.remarks, *left_sentences(config.runs_folder)):
         emit(Remark(remark))
     if config.engine_python is not None:
         for doubt in warnings_of_accelerators(config.engine_python):
@@ -328,6 +334,7 @@ def _overridden(config: RunConfig, overrides: ConfigOverrides) -> RunConfig:
         key_path=overrides.key_path or config.key_path,
         engine_url=overrides.engine_url or config.engine_url,
         agent_socket=overrides.agent_socket,
+        image=config.image if overrides.image is None else overrides.image,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from k3runner.errors import MachineError, UsageError
+from k3runner.image import AssertedImage, resolve_image
 from k3runner.plan import Pairing
 from k3runner.subjects import Subject, load_subject
 from k3runner.tiers import Tier
@@ -39,6 +40,7 @@ SETTINGS: Mapping[str, str] = {
     "K3EVAL_ENGINE_USER": "User that engines run as under a root runner; `same`: the runner's.",
     "K3EVAL_STATE": "Folder in which the runner remembers which runs were started.",
     "K3EVAL_IMAGE_DIGEST": "OCI manifest digest of the image, as its launcher asserts it.",
+    "K3EVAL_IMAGE_ARCHITECTURE": "Architecture of that image, for example `linux/arm64`.",
 }
 """Every environment variable that is read, with its meaning."""
 
@@ -93,8 +95,8 @@ class RunConfig:
     """Registry to ask for a nonce; None: a local random nonce."""
     engine_user: str | None
     """User that engines run as when the runner is root; None: `nobody` where that works."""
-    image_digest: str | None
-    """OCI manifest digest that the launcher asserts; None when it does not."""
+    image: AssertedImage
+    """The image, as its launcher names it."""
     limits: TimeLimits
     """Time limits."""
     prompt_file: Path | None = None
@@ -144,7 +146,7 @@ def resolve(
         deployments: Deployments that the plan is restricted to; none: all of the subject.
 
     Raises:
-        UsageError: The tier, subject, prompts, trace or a URL or port is wrong.
+        UsageError: The tier, subject, prompts, trace, image or a URL or port is wrong.
         MachineError: The engine's Python or the model is not there.
     """
     tier_found = load_tier_with(tier, prompts, trace)
@@ -173,7 +175,7 @@ def resolve(
         key_path=resolve_key(key, environ),
         registry_url=None if registry is None else registry.rstrip("/"),
         engine_user=environ.get("K3EVAL_ENGINE_USER") or None,
-        image_digest=environ.get("K3EVAL_IMAGE_DIGEST") or None,
+        image=resolve_image(environ),
         limits=limits or TimeLimits(),
         prompt_file=None if prompts is None else prompts.absolute(),
         trace_file=None if trace is None else trace.absolute(),

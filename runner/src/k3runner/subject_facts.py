@@ -1,5 +1,6 @@
 """Reads what is evaluated, and says what changed between two attempts of one run."""
 
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from k3bundle.subject import (
 )
 from k3runner.effective_config import flatten_config
 from k3runner.errors import MachineError
+from k3runner.image import refuse_other_architecture
 from k3runner.installed_files import EXTERNAL_VERSION, read_installed_engine
 from k3runner.model_files import external_model, read_model_identity
 from k3runner.node_facts import read_node_facts
@@ -49,8 +51,10 @@ def read_facts(
         external_model_name: Model name of an existing server; None when engines are booted.
 
     Raises:
-        MachineError: The engine's Python or the model cannot be read.
+        MachineError: The engine's Python or the model cannot be read, or the image is made for
+            another machine.
     """
+    refuse_other_architecture(config.image, platform.machine())
     name = config.subject.name
     remarks: tuple[str, ...] = ()
     if config.pairing == "package" and config.engine_python is not None:
@@ -71,7 +75,11 @@ def read_facts(
             subject=name,
             change=change,
             engine=engine,
-            image=ImageFacts(manifest_digest=config.image_digest, tree_sha256=None),
+            image=ImageFacts(
+                manifest_digest=config.image.digest,
+                tree_sha256=None,
+                architecture=config.image.architecture,
+            ),
             model=model,
         ),
         node=read_node_facts(remarks=remarks),

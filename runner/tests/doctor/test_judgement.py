@@ -8,6 +8,7 @@ from k3runner.doctor.facts import (
     DoctorFacts,
     EngineFacts,
     EngineUserFacts,
+    ImagePlace,
     ModelFacts,
     RegistryFacts,
 )
@@ -170,3 +171,39 @@ def test_judge_port_free_and_registry_answering_are_ok() -> None:
     assert check(facts(port=8100), "port").sentence == "Port 8100 on 127.0.0.1 is free."
     assert check(registry(200), "registry").outcome == "ok"
     assert check(facts(key_exists=False, key_mode=None), "key").outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("image", "outcome", "words"),
+    [
+        (ImagePlace(digest=None, architecture=None, error="Found `x:latest`."), "problem",
+         "Found `x:latest`"),
+        (ImagePlace(digest="sha256:ab", architecture="aarch64", error=None), "problem",
+         "made for aarch64 and this machine is x86_64"),
+        (ImagePlace(digest=None, architecture="x86_64", error=None), "warning",
+         "nobody says of which image"),
+        (ImagePlace(digest="sha256:ab", architecture="x86_64", error=None), "ok", "sha256:ab"),
+    ],
+)  # fmt: skip
+def test_b40_an_image_is_named_by_digest_and_made_for_this_machine(
+    image: ImagePlace, outcome: str, words: str
+) -> None:
+    (check,) = [one for one in judge(facts(image=image)) if one.name == "image"]
+    assert check.outcome == outcome
+    assert words in check.sentence
+    assert bool(check.remedy) == (outcome != "ok")
+
+
+def test_outside_of_a_container_there_is_no_image_to_look_at() -> None:
+    assert "image" not in {one.name for one in judge(facts())}
+
+
+def test_b44_what_killed_runs_left_is_a_warning_with_its_next_step() -> None:
+    left = "1 folder of runs of other users: /runs of root. Take them over with `chown`."
+    (check,) = [one for one in judge(facts(left_behind=(left,))) if one.name == "left behind"]
+    assert check == Check(
+        "left behind",
+        "warning",
+        "1 folder of runs of other users: /runs of root.",
+        "Take them over with `chown`.",
+    )

@@ -196,3 +196,15 @@ def test_probe_engine_that_fails_says_how(tmp_path: Path, script: str, words: st
 
     assert facts.exists
     assert words in (facts.error or "")
+
+
+def test_probe_reads_what_the_launcher_says_of_the_image(places: Places) -> None:
+    digest = f"sha256:{'ab' * 32}"
+    said = {"K3EVAL_IMAGE_DIGEST": f"some/image@{digest}", "K3EVAL_IMAGE_ARCHITECTURE": "arm64"}
+    image = probe(changed(places, environ=said)).image
+    assert image is not None
+    assert (image.digest, image.architecture, image.error) == (digest, "aarch64", None)
+    tag = probe(changed(places, environ={"K3EVAL_IMAGE_DIGEST": "some/image:tag"})).image
+    assert tag is not None
+    assert tag.error is not None
+    assert "found `some/image:tag`" in tag.error

@@ -67,7 +67,7 @@ class SubmissionSummary(Record):
     engine: ShortText
     """Engine name and version."""
     processor: ShortText
-    """GPUs, or the CPU where there is none."""
+    """GPUs, or the CPU where there is none; with the machines where there are several."""
     cell_count: Count
     """Planned cells."""
 
@@ -90,7 +90,8 @@ def summarise(document: SubmissionDocument) -> SubmissionSummary:
 
 
 def _processor(node: NodeFacts) -> str:
+    machines = "" if node.node_count == 1 else f"{node.node_count} machines, each with "
     if not node.gpus:
-        return f"{node.cpu_model}, {node.cpu_count} CPUs"
+        return f"{machines}{node.cpu_model}, {node.cpu_count} CPUs"
     names = sorted({gpu.name for gpu in node.gpus})
-    return f"{len(node.gpus)} x {', '.join(names)}"
+    return f"{machines}{len(node.gpus)} x {', '.join(names)}"

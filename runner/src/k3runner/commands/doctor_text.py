@@ -46,6 +46,7 @@ def places_from_flags(
         registry=resolve_registry(registry, os.environ),
         agent=resolve_agent(os.environ),
         engine_user=os.environ.get("K3EVAL_ENGINE_USER") or None,
+        environ=os.environ,
     )
 
 

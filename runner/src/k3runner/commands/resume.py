@@ -14,8 +14,9 @@ __all__ = ["HELP", "resume"]
 
 HELP: Final = f"""Finish a run that was interrupted, and seal its bundle.
 
-Cells that were finished are kept; only what is missing is booted and measured again. Plan, model
-and engine must be what they were. The bundle says that it was resumed.
+Cells that were finished are kept; only what is missing is booted and measured again. Plan, model,
+image and engine must be what they were, and the folder must be yours. The bundle says that it was
+resumed.
 
 \b
 Example:
@@ -40,6 +41,7 @@ def resume(
     """Resume the run."""
     # Imported when the command runs, so that `--help` answers at once.
     from k3runner.commands.watching import watched  # noqa: PLC0415
+    from k3runner.image import resolve_image  # noqa: PLC0415
     from k3runner.run import ConfigOverrides  # noqa: PLC0415
     from k3runner.run import resume as resume_run  # noqa: PLC0415
     from k3runner.settings import resolve_agent  # noqa: PLC0415
@@ -50,6 +52,7 @@ def resume(
         key_path=None if key is None else key.absolute(),
         engine_url=engine_url,
         agent_socket=resolve_agent(os.environ),
+        image=resolve_image(os.environ),
     )
     code = watched(lambda emit: resume_run(run_folder, overrides, emit), events=events, plain=plain)
     raise typer.Exit(code)

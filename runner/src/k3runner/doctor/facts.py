@@ -5,7 +5,14 @@ from pydantic import Field
 from k3bundle.record import Count, Record, ShortText
 from k3runner.doctor.accelerator_facts import AcceleratorsFacts, CudaVersion
 
-__all__ = ["DoctorFacts", "EngineFacts", "EngineUserFacts", "ModelFacts", "RegistryFacts"]
+__all__ = [
+    "DoctorFacts",
+    "EngineFacts",
+    "EngineUserFacts",
+    "ImagePlace",
+    "ModelFacts",
+    "RegistryFacts",
+]
 
 
 class EngineUserFacts(Record):
@@ -51,6 +58,17 @@ class ModelFacts(Record):
     """Files that a model needs and this folder lacks."""
     size_bytes: Count
     """Size of all files together."""
+
+
+class ImagePlace(Record):
+    """The container image that this is in."""
+
+    digest: ShortText | None
+    """OCI manifest digest, as its launcher asserts it; None when it does not."""
+    architecture: ShortText | None
+    """What it is made for, as its launcher asserts it; None when it does not."""
+    error: ShortText | None
+    """Why what the launcher says cannot be used; None when it can."""
 
 
 class RegistryFacts(Record):
@@ -113,3 +131,7 @@ class DoctorFacts(Record):
     """The model."""
     registry: RegistryFacts | None
     """The registry; None when none is named."""
+    image: ImagePlace | None = None
+    """The image; None outside of a container, where nothing is asserted either."""
+    left_behind: tuple[ShortText, ...] = ()
+    """What killed runs left, each as a sentence with the next step as its last."""

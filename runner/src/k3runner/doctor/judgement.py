@@ -6,6 +6,7 @@ from typing import Final
 from k3runner.doctor.accelerator_judgement import judge_accelerators
 from k3runner.doctor.check import Check
 from k3runner.doctor.facts import DoctorFacts, EngineFacts, EngineUserFacts
+from k3runner.doctor.place_judgement import judge_place
 from k3runner.wording import bytes_text, plural
 
 __all__ = ["Check", "judge"]
@@ -33,6 +34,7 @@ def judge(facts: DoctorFacts) -> tuple[Check, ...]:
         _clock(facts),
         _load(facts),
         *_accelerators(facts),
+        *judge_place(facts),
         _tiers(facts),
         _registry(facts),
     )

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -17,14 +17,24 @@ from typing import Final
 from k3bundle.sign import SigningKeyError, load_signer
 from k3runner.doctor.accelerator_probe import accelerators_of_this_machine
 from k3runner.doctor.engine_probe import probe_engine
-from k3runner.doctor.facts import DoctorFacts, EngineUserFacts, ModelFacts, RegistryFacts
+from k3runner.doctor.facts import (
+    DoctorFacts,
+    EngineUserFacts,
+    ImagePlace,
+    ModelFacts,
+    RegistryFacts,
+)
 from k3runner.errors import UsageError
+from k3runner.image import AssertedImage, resolve_image
+from k3runner.leftovers import left_sentences
 from k3runner.separation.engine_user import SameUser, choose_engine_user
 
 __all__ = ["Places", "probe"]
 
 _CLOCK_READINGS: Final = 20_000
 _LONGEST_TEXT: Final = 1500
+_CONTAINER_MARKS: Final = ("/.dockerenv", "/run/.containerenv")
+"""Files that container engines put into every container."""
 _MODEL_FILES: Final = ("config.json", "tokenizer_config.json")
 
 
@@ -42,6 +52,8 @@ class Places:
     """Socket of the ssh-agent."""
     engine_user: str | None = None
     """What the user says of the engine's user."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """The process environment; what a launcher says of the image is read from it."""
 
 
 def probe(places: Places) -> DoctorFacts:
@@ -72,7 +84,20 @@ def probe(places: Places) -> DoctorFacts:
         engine_user=_engine_user(places),
         model=_model(places.model),
         registry=None if places.registry is None else _registry(places.registry),
+        image=_image(places.environ),
+        left_behind=left_sentences(places.runs),
     )
+
+
+def _image(environ: Mapping[str, str]) -> ImagePlace | None:
+    try:
+        found = resolve_image(environ)
+    except UsageError as error:
+        sentence = f"{error.problem} {error.hint}"
+        return ImagePlace(digest=None, architecture=None, error=sentence[:_LONGEST_TEXT])
+    if found == AssertedImage() and not any(Path(mark).exists() for mark in _CONTAINER_MARKS):
+        return None
+    return ImagePlace(digest=found.digest, architecture=found.architecture, error=None)
 
 
 def _key_error(key: Path, agent: Path | None) -> str | None:

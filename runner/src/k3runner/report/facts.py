@@ -105,6 +105,8 @@ def _machine(records: RunRecords) -> tuple[tuple[str, str], ...]:
     ]
     if node.driver_version is not None:
         facts.insert(3, ("GPU driver", node.driver_version))
+    if node.node_count > 1:
+        facts.insert(0, ("Machines", f"{count_text(node.node_count)} alike, each with:"))
     return (*facts, *(("Remark", remark) for remark in node.remarks))
 
 
@@ -131,6 +133,7 @@ def _run(records: RunRecords) -> tuple[tuple[str, str], ...]:
     source = "issued by a registry" if run.nonce_source == "registry" else "chosen locally"
     return (
         ("Image digest", image.manifest_digest or "not asserted"),
+        ("Image made for", image.architecture or "not asserted"),
         ("Image tree", image.tree_sha256 or "not in an image"),
         ("Run", run.run_id),
         ("Nonce", f"{run.nonce}, {source}"),

@@ -1,5 +1,6 @@
 """Folders of an engine that runs as another user: one home for each arm, closed when unused."""
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from k3bundle.subject import ArmName
+from k3runner.leftovers import HOME_LOCK, HOME_PREFIX
 from k3runner.separation.engine_user import OtherUser
 
 __all__ = ["ArmHome", "EngineHomes"]
@@ -42,9 +44,12 @@ class EngineHomes:
         """
         self._user = user
         self._keeps_bytecode = keeps_bytecode
-        self.folder = Path(tempfile.mkdtemp(prefix="k3e-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=HOME_PREFIX))
         """Root's folder; everybody may pass through it and nobody may list it."""
         self.folder.chmod(0o711)
+        # Free again when this process ends, however it does: what is then still there was left.
+        self._lock = (self.folder / HOME_LOCK).open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def __enter__(self) -> "EngineHomes":
         return self
@@ -56,6 +61,7 @@ class EngineHomes:
         trace: TracebackType | None,
     ) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.close()
 
     @contextmanager
     def home(self, arm: ArmName) -> Iterator[ArmHome]:

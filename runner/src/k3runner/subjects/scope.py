@@ -106,7 +106,7 @@ class Scope:
 
 
 def machine_problem(scope: Scope, deployment: SubjectDeployment, node: NodeFacts) -> str | None:
-    """Why a machine cannot run a deployment, in a sentence; None when it can.
+    """Why a machine, or several, cannot run a deployment, in a sentence; None when they can.
 
     GPUs that the candidate does not run on are not counted: both arms must run on equal ones.
     """
@@ -118,14 +118,18 @@ def machine_problem(scope: Scope, deployment: SubjectDeployment, node: NodeFacts
         for gpu in node.gpus
         if not scope.compute_capabilities or gpu.compute_capability in scope.compute_capabilities
     ]
-    if len(fitting) >= wanted:
+    if len(fitting) * node.node_count >= wanted:
         return None
     kind = _listed(scope.compute_capabilities)
     of_kind = f" of compute capability {kind}" if kind else ""
     return (
-        f"Deployment {deployment.spec.name} needs {wanted} GPUs{of_kind}; this machine has "
+        f"Deployment {deployment.spec.name} needs {wanted} GPUs{of_kind}; {_has(node)} "
         f"{_gpus(node)}."
     )
+
+
+def _has(node: NodeFacts) -> str:
+    return "this machine has" if node.node_count == 1 else f"each of {node.node_count} machines has"
 
 
 def _gpus(node: NodeFacts) -> str:
