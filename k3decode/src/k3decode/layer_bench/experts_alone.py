@@ -1,26 +1,26 @@
 """Routed experts without the rest of a layer: ours, vLLM's, and a kernel that only reads."""
 
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from k3decode.decode.executor import DecodeExecutor
+from k3decode.decode.layer_weights import MoePart
 from k3decode.dims import K3Dims
 from k3decode.formats import MXFP4_GROUP
-from k3decode.layer_bench.conversation import ChildError
-from k3decode.layer_bench.ratio import ratio_of_rounds
-from k3decode.layer_bench.sides import StockChild, expert_launches
+from k3decode.layer_bench.beside import time_beside
+from k3decode.layer_bench.sides import StockChild
+from k3decode.ops.experts.launch import config_for, make_workspace, run_experts
 from k3decode.read_rate import ReadRate
-from k3decode.replay_times import event_time_us
 
 __all__ = ["expert_bytes", "time_experts"]
 
 # Each reads experts of its own, so that the L2 cache holds none of the next replay's.
 _LAYERS = 6
-_WARM_UP = 2
 _BACKENDS = ("engine", "marlin")
 
 
@@ -40,7 +40,7 @@ def time_experts(
     rounds: int,
     replays: int,
 ) -> dict[str, Any]:
-    """Time them in turns, ours before and after vLLM's in each round.
+    """Time them in turns on the same draws.
 
     Args:
         rows: of the batch.
@@ -50,59 +50,46 @@ def time_experts(
         reads: reads as many bytes.
         rounds: of each backend.
         replays: in a round.
-
-    Returns:
-        Microseconds of one launch of each, and vLLM's over ours with Student's interval; what vLLM
-        could not run has its reason instead.
     """
     dims = executor.dims
-    graph = _captured(expert_launches(executor, drawn, rows, _LAYERS))
-    found: dict[str, Any] = {"rows": rows, "layers": _LAYERS}
-    ours = [statistics.median(_times(graph, replays))]
-    for backend in _BACKENDS:
-        try:
-            stock.prepare_experts(backend, rows, _LAYERS)
-        except ChildError as error:
-            found[f"{backend}_error"] = str(error)
-            continue
-        theirs, beside = [], []
-        for _ in range(rounds):
-            before = _times(graph, replays)
-            theirs.append(statistics.median(stock.times(warm_up=_WARM_UP, replays=replays)))
-            beside.append(statistics.median([*before, *_times(graph, replays)]))
-        stock.release()
-        ratio = ratio_of_rounds(theirs, beside)
-        found[f"{backend}_us"] = statistics.median(theirs) / _LAYERS
-        found[f"{backend}_ratio"] = [ratio.mean, ratio.low, ratio.high]
-        ours += beside
     first = dims.num_dense_layers
     chosen = drawn[0][first : first + _LAYERS, :rows]
     distinct = statistics.fmean(int(ids.unique().numel()) for ids in chosen)
     moved = round(distinct * expert_bytes(dims))
+    found = time_beside(
+        _launches(executor, drawn, rows),
+        stock,
+        {
+            name: {"do": "experts", "backend": name, "rows": rows, "layers": _LAYERS}
+            for name in _BACKENDS
+        },
+        rounds=rounds,
+        replays=replays,
+    )
     read = reads.read_us(moved, _LAYERS)
-    median = statistics.median(ours) / _LAYERS
     return {
+        "rows": rows,
+        "layers": _LAYERS,
         **found,
-        "us": median,
         "distinct_experts": distinct,
         "bytes": moved,
         "read_us": read,
-        "read_ratio": median / read,
+        "read_ratio": found["us"] / read,
     }
 
 
-def _captured(launches: Sequence[Callable[[], None]]) -> torch.cuda.CUDAGraph:
-    for launch in launches:
-        launch()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch()
-    return graph
-
-
-def _times(graph: torch.cuda.CUDAGraph, replays: int) -> Sequence[float]:
-    for _ in range(_WARM_UP):
-        graph.replay()
-    return [event_time_us(graph.replay) for _ in range(replays)]
+def _launches(
+    executor: DecodeExecutor, drawn: tuple[Tensor, Tensor], rows: int
+) -> list[Callable[[], None]]:
+    dims, device = executor.dims, executor.buffers.prefix.device
+    latent = torch.randn(rows, dims.latent_size, device=device).to(torch.bfloat16)
+    out = torch.empty_like(latent)
+    workspace = make_workspace(config_for(dims, 1, rows=rows, wide_scales=False), device)
+    found: list[Callable[[], None]] = []
+    for number in range(dims.num_dense_layers, dims.num_dense_layers + _LAYERS):
+        packed = cast(MoePart, executor.layers[number].feed_forward).experts
+        experts, shares = (one[number, :rows] for one in drawn)
+        config = config_for(dims, 1, rows=rows, wide_scales=packed.wide_scales)
+        launch = partial(run_experts, latent, experts, shares, packed, workspace, out)
+        found.append(partial(launch, config=config))
+    return found

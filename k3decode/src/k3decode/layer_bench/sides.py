@@ -1,23 +1,20 @@
 """What takes turns at one GPU: a stack of our layers, and a child with another engine's."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
 from k3decode.decode.batches import Batch
 from k3decode.decode.executor import DecodeExecutor, capture
-from k3decode.decode.layer_weights import MoePart
 from k3decode.decode.whole_check import begin_step
 from k3decode.layer_bench.conversation import Child
-from k3decode.ops.experts.launch import config_for, make_workspace, run_experts
 from k3decode.replay_times import event_time_us
 
-__all__ = ["OurStack", "Side", "StockChild", "expert_launches"]
+__all__ = ["OurStack", "Side", "StockChild"]
 
 _START_S = 240.0
 _ANSWER_S = 120.0
@@ -104,9 +101,9 @@ class StockChild:
         self._child.ask(do="step", rows=rows)
         return self._child.answer(_ANSWER_S)
 
-    def prepare_experts(self, backend: str, rows: int, layers: int) -> None:
-        """Let it capture routed experts of the first layers: `engine`'s own choice, or `marlin`."""
-        self._child.ask(do="experts", backend=backend, rows=rows, layers=layers)
+    def prepare_graph(self, **question: Any) -> None:
+        """Let it capture something else; `stock_engine` knows `experts` and `attention`."""
+        self._child.ask(**question)
         self._child.answer(_ANSWER_S)
 
     def times(self, *, warm_up: int, replays: int) -> list[float]:
@@ -122,28 +119,3 @@ class StockChild:
     def close(self) -> None:
         """End the process."""
         self._child.close()
-
-
-def expert_launches(
-    executor: DecodeExecutor, drawn: tuple[Tensor, Tensor], rows: int, layers: int
-) -> list[Callable[[], None]]:
-    """Our routed experts of the first layers, on the draws of those layers.
-
-    Args:
-        executor: with the layers.
-        drawn: experts and shares of each layer.
-        rows: of the batch.
-        layers: how many launches.
-    """
-    dims, device = executor.dims, executor.buffers.prefix.device
-    latent = torch.randn(rows, dims.latent_size, device=device).to(torch.bfloat16)
-    out = torch.empty_like(latent)
-    workspace = make_workspace(config_for(dims, 1, rows=rows, wide_scales=False), device)
-    found: list[Callable[[], None]] = []
-    for number in range(dims.num_dense_layers, dims.num_dense_layers + layers):
-        packed = cast(MoePart, executor.layers[number].feed_forward).experts
-        experts, shares = (one[number, :rows] for one in drawn)
-        config = config_for(dims, 1, rows=rows, wide_scales=packed.wide_scales)
-        launch = partial(run_experts, latent, experts, shares, packed, workspace, out)
-        found.append(partial(launch, config=config))
-    return found

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from k3decode.decode.shard import shard_dims
 from k3decode.dims import K3Dims
+from k3decode.layer_bench.beside import captured
 from k3decode.layer_bench.conversation import Answers
 from k3decode.layer_bench.draws import drawn_experts
+from k3decode.layer_bench.stock_attention import AttentionStep, stock_attention
 from k3decode.layer_bench.stock_experts import MarlinExperts, engine_experts
 from k3decode.layer_bench.stock_hooks import DrawnRouting, StepPause, as_a_rank, compile_only
 from k3decode.layer_bench.stock_model import write_stock_model
@@ -167,38 +168,32 @@ class StockEngine:
                 replay()
             self._answers.say(us=[event_time_us(replay) for _ in range(question["replays"])])
 
-    def experts(self, backend: str, rows: int, layers: int) -> None:
-        """Time the routed experts of the first layers, on the draws of those layers."""
-        first = self._dims.num_dense_layers
-        experts, shares = (one[first : first + layers, :rows] for one in self._drawn)
-        latent = torch.randn(rows, self._dims.latent_size, device="cuda").to(torch.bfloat16)
+    def graph(self, question: dict[str, Any]) -> None:
+        """Capture routed experts or attention alone, and time it as often as is asked."""
+        launches = self._experts if question["do"] == "experts" else self._attention
         with torch.inference_mode():
-            graph = _captured(self._expert_launches(backend, latent, experts, shares))
-            self._answers.say(prepared=rows)
+            graph = captured(launches(question))
+            self._answers.say(prepared=question["rows"])
             self._serve_times(graph.replay)
         self._answers.say(released=True)
 
-    def _expert_launches(
-        self, backend: str, latent: Tensor, experts: Tensor, shares: Tensor
-    ) -> list[Callable[[], None]]:
-        experts, shares = experts.contiguous(), shares.contiguous()
-        if backend == "engine":
+    def _experts(self, question: dict[str, Any]) -> list[Callable[[], None]]:
+        """Of the first layers, on the draws of those layers."""
+        rows, layers = question["rows"], question["layers"]
+        first = self._dims.num_dense_layers
+        experts, shares = (one[first : first + layers, :rows].contiguous() for one in self._drawn)
+        latent = torch.randn(rows, self._dims.latent_size, device="cuda").to(torch.bfloat16)
+        if question["backend"] == "engine":
             config = self._llm.llm_engine.vllm_config
             return engine_experts(self._model, config, latent, experts, shares)
         if self._marlin is None:
-            self._marlin = MarlinExperts(self._dims, len(experts))
+            self._marlin = MarlinExperts(self._dims, layers)
         return self._marlin.launches(latent, experts, shares)
 
-
-def _captured(launches: Sequence[Callable[[], None]]) -> torch.cuda.CUDAGraph:
-    for launch in launches:
-        launch()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch()
-    return graph
+    def _attention(self, question: dict[str, Any]) -> list[Callable[[], None]]:
+        names = ("rows", "context", "page_tokens", "copies")
+        step = AttentionStep(**{name: question[name] for name in names})
+        return stock_attention(question["backend"], self._dims, step)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -222,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if question["do"] == "step":
                 engine.step(question["rows"])
             else:
-                engine.experts(question["backend"], question["rows"], question["layers"])
+                engine.graph(question)
         except Exception as error:
             # Whatever it is, the other side must hear it.
             answers.say(error=f"{type(error).__name__}: {error}"[:400])

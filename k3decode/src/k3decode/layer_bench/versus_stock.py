@@ -6,7 +6,8 @@ shallow, is replayed a few times alone, and the order turns around from round to
 layer is the difference of its two depths in a round; the ratio of the rounds has Student's
 interval. Both paths read router and latent projections whole, use the same draw of experts, have
 AttnRes and norms inside, and have 3 KDA to 1 MLA layer. Then the routed experts alone, on the same
-draws: ours, the engine's, Marlin, and a kernel that only reads as many bytes.
+draws: ours, the engine's, Marlin, and a kernel that only reads as many bytes; and, if asked for,
+attention of an MLA layer over caches of 1k to 256k tokens.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import random_executor
 from k3decode.dims import K3Dims
 from k3decode.host.kernel_library import use_library
+from k3decode.layer_bench.attention_alone import ATTENTION_CASES, time_attention
 from k3decode.layer_bench.clocks import ClockLog
 from k3decode.layer_bench.draws import drawn_experts
 from k3decode.layer_bench.experts_alone import time_experts
@@ -43,6 +45,7 @@ __all__ = ["main", "take_rounds"]
 
 SCHEMA = "k3decode.layer_bench.versus_stock/1"
 # Powers of two first, in case time runs out.
+_ATTENTION = "k3decode.layer_bench.attention_alone/1"
 _EXPERTS = "k3decode.layer_bench.experts_alone/1"
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 3, 5, 9, 12, 17, 33, 48)
 _FLOOR_BYTES_PER_US = 4.3e6
@@ -93,22 +96,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = [child.ready() for child in stock]
         print(json.dumps({"schema": f"{SCHEMA}/engines", "engines": said, **facts}), flush=True)
         sides: dict[str, Side] = dict(zip((*_OURS, *_STOCK), (*ours, *stock), strict=True))
-        for rows in options.batch:
-            record = _layer(rows, sides, executor.dims, reads, options)
-            print(json.dumps({"schema": SCHEMA, **_rounded(record), **facts}), flush=True)
-        for rows in options.experts_batch:
-            record = time_experts(
-                rows,
-                stock[1],
-                executor,
-                _drawn(executor.dims, options),
-                reads,
-                rounds=options.rounds,
-                replays=options.replays,
-            )
-            record |= {"ranks": options.ranks, "draw": options.draw}
-            print(json.dumps({"schema": _EXPERTS, **_rounded(record), **facts}), flush=True)
+        for schema, record in _records(sides, stock[1], executor, reads, options):
+            print(json.dumps({"schema": schema, **_rounded(record), **facts}), flush=True)
     return 0
+
+
+def _records(
+    sides: Mapping[str, Side],
+    stock: StockChild,
+    executor: DecodeExecutor,
+    reads: ReadRate,
+    options: Any,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Layers first, in case time runs out."""
+    dims = executor.dims
+    again = {"rounds": options.rounds, "replays": options.replays}
+    for rows in options.batch:
+        yield SCHEMA, _layer(rows, sides, dims, reads, options)
+    for rows in options.experts_batch:
+        record = time_experts(rows, stock, executor, _drawn(dims, options), reads, **again)
+        yield _EXPERTS, {**record, "ranks": options.ranks, "draw": options.draw}
+    for case in ATTENTION_CASES if options.attention else ():
+        yield _ATTENTION, time_attention(case, stock, dims, reads, **again)
 
 
 def _layer(
@@ -254,6 +263,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument(
         "--experts-batch", type=int, nargs="*", default=list(_BATCHES), help="rows of experts alone"
     )
+    parser.add_argument("--attention", action="store_true", help="MLA attention alone, too")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
