@@ -12,6 +12,9 @@ from k3decode.kernel_folders import kernel_folders
 from k3decode.mutant import Mutant, missing_waits, mutate
 from k3decode.ops.attn_res import mutants as attn_res
 from k3decode.ops.embedding import mutants as embedding
+from k3decode.ops.exchange_attn_res import mutants as exchange_attn_res
+from k3decode.ops.exchange_latent_norm import mutants as exchange_latent_norm
+from k3decode.ops.exchange_route import mutants as exchange_route
 from k3decode.ops.experts import mutants as experts
 from k3decode.ops.kda import mutants as kda
 from k3decode.ops.latent_norm import mutants as latent_norm
@@ -38,6 +41,9 @@ def _without_waits() -> Iterator[Mutant]:
 MUTANTS: tuple[Mutant, ...] = (
     *attn_res.MUTANTS,
     *embedding.MUTANTS,
+    *exchange_attn_res.MUTANTS,
+    *exchange_latent_norm.MUTANTS,
+    *exchange_route.MUTANTS,
     *experts.MUTANTS,
     *kda.MUTANTS,
     *latent_norm.MUTANTS,

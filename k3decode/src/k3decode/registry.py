@@ -4,6 +4,9 @@ from k3decode.op import Op
 from k3decode.ops import (
     attn_res,
     embedding,
+    exchange_attn_res,
+    exchange_latent_norm,
+    exchange_route,
     experts,
     kda,
     latent_norm,
@@ -22,6 +25,9 @@ __all__ = ["OPS", "op_named"]
 OPS: tuple[Op, ...] = (
     attn_res.OP,
     embedding.OP,
+    exchange_attn_res.OP,
+    exchange_latent_norm.OP,
+    exchange_route.OP,
     experts.OP,
     kda.OP,
     latent_norm.OP,

@@ -12,11 +12,20 @@ from k3decode.host.inputs import MAX_ROWS
 from k3decode.op import Case, Launch, Op
 from k3decode.registry import OPS, op_named
 
-from . import mla_torch_launches, moe_launches, projection_launches, torch_launches
+from . import (
+    exchange_launches,
+    mla_torch_launches,
+    moe_launches,
+    projection_launches,
+    torch_launches,
+)
 
 LAUNCHES: dict[str, Launch] = {
     "attn_res": torch_launches.attn_res,
     "embedding": torch_launches.embed_rows,
+    "exchange_attn_res": exchange_launches.exchange_attn_res,
+    "exchange_latent_norm": exchange_launches.exchange_latent_norm,
+    "exchange_route": exchange_launches.exchange_route,
     "experts": moe_launches.run_experts,
     "kda": torch_launches.kda_step,
     "latent_norm": moe_launches.normalise_latent,

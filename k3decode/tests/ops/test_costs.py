@@ -50,6 +50,30 @@ def _embedding(a: Given) -> tuple[int, int]:
     return _bytes(a["tokens"], rows), _bytes(a["out"])
 
 
+def _exchange_attn_res(a: Given) -> tuple[int, int]:
+    # A slot of the place has as many bytes as a row that all ranks bring together.
+    place, sources = a["place"], a["blocks"][: a["num_blocks"]]
+    slot = place.words[:1]
+    weights = _bytes(a["direction"], a["output_norm"])
+    return (
+        _bytes(a["prefix"], sources, slot) + weights,
+        _bytes(a["prefix"], a["out"], slot) - _bytes(a["own"]),
+    )
+
+
+def _exchange_latent_norm(a: Given) -> tuple[int, int]:
+    slots = a["place"].words
+    others = _bytes(slots) - _bytes(slots[0])
+    return _bytes(a["own"], a["weight"]) + others, _bytes(a["out"]) + others
+
+
+def _exchange_route(a: Given) -> tuple[int, int]:
+    row = _bytes(a["place"].words)
+    own = _bytes(a["own_logits"], a["own_row"])
+    written = _bytes(a["logits"], a["experts"], a["weights"], a["out"])
+    return _bytes(a["bias"]) + row, written + row - own
+
+
 def _experts(a: Given) -> tuple[int, int]:
     packed, chosen = a["packed"], a["experts"].unique().long()
     weights = (packed.gate_up[chosen], packed.down[chosen])
@@ -107,6 +131,9 @@ def _all_of(read: tuple[str, ...], written: tuple[str, ...]) -> Callable[[Given]
 MOVED: dict[str, tuple[str, Callable[[Given], tuple[int, int]]]] = {
     "attn_res": ("add_3_m11", _attn_res),
     "embedding": ("second_shard", _embedding),
+    "exchange_attn_res": ("gather_smoke_m3", _exchange_attn_res),
+    "exchange_latent_norm": ("smoke_m3", _exchange_latent_norm),
+    "exchange_route": ("smoke_m3", _exchange_route),
     "experts": ("m3", _experts),
     "kda": ("q4_one_accepted", _kda),
     "latent_norm": ("smoke_m3", _all_of(("summed", "weight"), ("out",))),

@@ -20,7 +20,7 @@ from k3decode.ops.attn_res.config import AttnResConfig
 from k3decode.ops.attn_res.launch import variants
 from k3decode.ops.attn_res.trial import AttnResInputs, attn_res_trial
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "CaseShape", "case_inputs"]
 
 _DIMS = K3Dims()
 # Rows behind the last one that must stay as they are.
@@ -28,7 +28,9 @@ _SPARE_ROWS = 2
 
 
 @dataclass(frozen=True)
-class _Shape:
+class CaseShape:
+    """Rows and variant of a case, and what is unusual about it."""
+
     rows: int
     config: AttnResConfig
     row_padding: int = 0
@@ -36,7 +38,7 @@ class _Shape:
     """Overwrites parts of prefix, pending and blocks."""
 
 
-def _inputs(shape: _Shape) -> AttnResInputs:
+def case_inputs(shape: CaseShape) -> AttnResInputs:
     """Whole allocations on the CPU, spare rows and padding columns poisoned."""
     rows, width = shape.rows, shape.config.hidden_size
     generator = torch.Generator().manual_seed(rows * 100 + shape.config.blocks)
@@ -74,8 +76,8 @@ def _inputs(shape: _Shape) -> AttnResInputs:
     return inputs
 
 
-def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
-    return attn_res_trial(_inputs(shape), launch, device)
+def _prepare(shape: CaseShape, launch: Launch, device: torch.device) -> Trial:
+    return attn_res_trial(case_inputs(shape), launch, device)
 
 
 def _signed_zeros(prefix: Tensor, pending: Tensor, blocks: Tensor) -> None:
@@ -101,7 +103,7 @@ def _equal_sources(prefix: Tensor, pending: Tensor, blocks: Tensor) -> None:
     blocks[:2] = prefix
 
 
-def _case(name: str, group: CaseGroup, shape: _Shape) -> Case:
+def _case(name: str, group: CaseGroup, shape: CaseShape) -> Case:
     return Case(name=name, group=group, prepare=partial(_prepare, shape))
 
 
@@ -110,23 +112,23 @@ def _cases() -> tuple[Case, ...]:
     last = _DIMS.num_residual_blocks
     deepest = configs[f"add_{last}"]
     two = configs["add_2"]
-    cases = [_case("add_1_m3", "smoke", _Shape(3, configs["add_1"]))]
-    cases += [_case(f"{name}_m11", "corner", _Shape(11, c)) for name, c in configs.items()]
+    cases = [_case("add_1_m3", "smoke", CaseShape(3, configs["add_1"]))]
+    cases += [_case(f"{name}_m11", "corner", CaseShape(11, c)) for name, c in configs.items()]
     cases += [
-        _case("one_row", "corner", _Shape(1, deepest)),
-        _case("padded_rows", "corner", _Shape(5, configs["write_2"], row_padding=24)),
-        _case("signed_zeros", "corner", _Shape(3, two, alter=_signed_zeros)),
-        _case("denormals", "corner", _Shape(3, two, alter=_denormals)),
-        _case("infinities", "corner", _Shape(4, two, alter=_infinities)),
-        _case("equal_sources", "corner", _Shape(3, two, alter=_equal_sources)),
+        _case("one_row", "corner", CaseShape(1, deepest)),
+        _case("padded_rows", "corner", CaseShape(5, configs["write_2"], row_padding=24)),
+        _case("signed_zeros", "corner", CaseShape(3, two, alter=_signed_zeros)),
+        _case("denormals", "corner", CaseShape(3, two, alter=_denormals)),
+        _case("infinities", "corner", CaseShape(4, two, alter=_infinities)),
+        _case("equal_sources", "corner", CaseShape(3, two, alter=_equal_sources)),
     ]
     cases += [
-        _case(f"{kind}_{last}_m{rows}", "production", _Shape(rows, configs[f"{kind}_{last}"]))
+        _case(f"{kind}_{last}_m{rows}", "production", CaseShape(rows, configs[f"{kind}_{last}"]))
         for kind in ("add", "final")
         for rows in SERVED_ROWS
     ]
     cases += [
-        _case(f"rows_m{rows}", "rows", _Shape(rows, configs["write_4"]))
+        _case(f"rows_m{rows}", "rows", CaseShape(rows, configs["write_4"]))
         for rows in range(1, MAX_ROWS + 1)
     ]
     return tuple(cases)

@@ -87,8 +87,6 @@ class AttnResKernel:
         config = self.config
         tid, _, _ = cute.arch.thread_idx()
         part, row, _ = cute.arch.block_idx()
-        lane = cute.arch.lane_idx()
-        warp = cute.arch.warp_idx()
         warps = config.threads // WARP_SIZE
         sources = config.sources
         # Peers must have started before anything is stored into their shared memory.
@@ -100,7 +98,9 @@ class AttnResKernel:
 
         vector = part * config.threads + tid
         # Weights never change; everything else may still be written by the launch before.
-        direction = read_vector(mDirection, vector).load()
+        rDirection = read_vector(mDirection, vector)
+        # What no variant without a norm uses.
+        rNorm = rDirection
         if cutlass.const_expr(config.output_norm):
             rNorm = read_vector(mOutputNorm, vector)
         cute.arch.griddepcontrol_launch_dependents()
@@ -120,6 +120,29 @@ class AttnResKernel:
             write_vector(rPrefix, mBlocks[row, config.write_block, None], vector)
         rSources.append(rPrefix)
 
+        memory = (sSums, sParts, sSquares)
+        self._mix(rSources, rDirection, rNorm, memory, mOut, row, part)
+
+    @cute.jit
+    def _mix(
+        self,
+        rSources: list,
+        rDirection: cute.Tensor,
+        rNorm: cute.Tensor,
+        memory: tuple,
+        mOut: cute.Tensor,
+        row: Int32,
+        part: Int32,
+    ):
+        """Score the sources, of which each thread has a vector, mix and normalise them."""
+        config = self.config
+        sSums, sParts, sSquares = memory
+        tid, _, _ = cute.arch.thread_idx()
+        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
+        warps = config.threads // WARP_SIZE
+        sources = config.sources
+        vector = part * config.threads + tid
+        direction = rDirection.load()
         for s in cutlass.range_constexpr(sources):
             x = rSources[s].load().to(Float32)
             dot = (x * direction).reduce(cute.ReductionOp.ADD, 0.0, 0)

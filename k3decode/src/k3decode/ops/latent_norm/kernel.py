@@ -50,7 +50,6 @@ class LatentNormKernel:
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
         row, _, _ = cute.arch.block_idx()
-        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         smem = SmemAllocator()
         sSquares = smem.allocate_tensor(Float32, cute.make_layout(c.warps), 16)
         weight = read_vector(mWeight, tid).load().to(Float32)
@@ -58,6 +57,20 @@ class LatentNormKernel:
         # Weights never change; the sum may still be written by the launch before.
         cute.arch.griddepcontrol_wait()
         value = read_vector(mSummed[row, None], tid).load().to(Float32)
+        self._normalise(value, weight, sSquares, mOut[row, None])
+
+    @cute.jit
+    def _normalise(
+        self,
+        value: cute.TensorSSA,
+        weight: cute.TensorSSA,
+        sSquares: cute.Tensor,
+        out: cute.Tensor,
+    ):
+        """Scale a row, of which each thread has a vector, and write it."""
+        c = self.config
+        tid, _, _ = cute.arch.thread_idx()
+        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         square = (value * value).reduce(cute.ReductionOp.ADD, 0.0, 0)
         square = cute.arch.warp_reduction(square, operator.add)
         if lane == 0:
@@ -71,4 +84,4 @@ class LatentNormKernel:
         scale = cute.math.rsqrt(total * (1.0 / c.width) + c.eps)
         rOut = cute.make_rmem_tensor((VECTOR_WIDTH,), BFloat16)
         rOut.store((value * scale * weight).to(BFloat16))
-        write_vector(rOut, mOut[row, None], tid)
+        write_vector(rOut, out, tid)

@@ -23,7 +23,7 @@ from k3decode.ops.router.reference import route
 from k3decode.recording import RecordedCall
 from k3decode.tolerance import Judgement, judge_bitwise, judge_close
 
-__all__ = ["CASES", "judge_ranks", "replay"]
+__all__ = ["CASES", "judge_ranks", "replay", "router_trial"]
 
 _DIMS = K3Dims()
 (_CONFIG,) = variants(_DIMS).values()
@@ -103,7 +103,7 @@ def _prepare(shape: _Shape, launch: Launch, device: torch.device) -> Trial:
     bias = 0.2 * torch.randn(experts_in_all, generator=generator)
     if shape.alter is not None:
         shape.alter(logits, bias)
-    return _trial(_CONFIG, allocated, bias, launch, device)
+    return router_trial(_CONFIG, allocated, bias, launch, device)
 
 
 def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
@@ -118,10 +118,10 @@ def replay(call: RecordedCall, launch: Launch, device: torch.device) -> Trial:
         experts_per_token=call.tensor("experts").shape[1],
         scaling_factor=call.number("scaling_factor"),
     )
-    return _trial(config, call.tensor("logits"), bias, launch, device)
+    return router_trial(config, call.tensor("logits"), bias, launch, device)
 
 
-def _trial(
+def router_trial(
     config: RouterConfig, allocated: Tensor, bias: Tensor, launch: Launch, device: torch.device
 ) -> Trial:
     """Trial on logits whose first columns are used, which lie on the CPU."""

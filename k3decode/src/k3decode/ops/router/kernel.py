@@ -19,7 +19,7 @@ from cutlass.memory import SmemAllocator
 from k3decode.device.row_io import WARP_SIZE
 from k3decode.ops.router.config import RouterConfig
 
-__all__ = ["RouterKernel"]
+__all__ = ["RouterKernel", "ordered", "sigmoid"]
 
 _MANY_ROWS = 1 << 20
 # Below the ordered form of every finite score; marks an expert that was taken.
@@ -87,7 +87,7 @@ class RouterKernel:
         # The bias never changes; the logits may still be written by the launch before.
         cute.arch.griddepcontrol_wait()
         logits = [mLogits[row, first + j] for j in range(c.experts_per_lane)]
-        keys = [_ordered(_sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
+        keys = [ordered(sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
         self._choose(keys, first, sKeys, sIds, mLogits, mExperts, mWeights, row)
 
     @cute.jit
@@ -124,7 +124,7 @@ class RouterKernel:
                 key, mine = _take_best(keys, ids, c.experts_per_token)
             score = Float32(0.0)
             if lane < c.experts_per_token:
-                score = _sigmoid(mLogits[row, mine])
+                score = sigmoid(mLogits[row, mine])
             total = cute.arch.warp_reduction(score, operator.add)
             if lane < c.experts_per_token:
                 mExperts[row, lane] = mine
@@ -167,7 +167,7 @@ def _take_best(keys: list, ids: list, count: cutlass.Constexpr):
 
 
 @cute.jit
-def _sigmoid(x: Float32) -> Float32:
+def sigmoid(x: Float32) -> Float32:
     """1 / (1 + exp(-x)), through the exponential that cannot overflow."""
     small = cute.math.exp(-cute.math.absf(x))
     numerator = Float32(1.0) if x >= 0.0 else small
@@ -175,7 +175,7 @@ def _sigmoid(x: Float32) -> Float32:
 
 
 @cute.jit
-def _ordered(x: Float32) -> Int32:
+def ordered(x: Float32) -> Int32:
     """Signed integer with the order of the float: warp-wide maximum exists only for integers."""
     bits = x.bitcast(Int32)
     return bits ^ 0x7FFFFFFF if bits < 0 else bits
