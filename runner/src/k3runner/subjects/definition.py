@@ -51,7 +51,7 @@ class SubjectModel:
 
 @dataclass(frozen=True)
 class SubjectArm:
-    """One arm: its record, and where its source overlay lies on this machine."""
+    """One arm: its record, and where its sources or its unpacked wheel lie on this machine."""
 
     spec: ArmSpec
     """What goes into the plan."""

@@ -12,6 +12,7 @@ from k3runner.errors import UsageError
 from k3runner.subjects.definition import EngineLaunch, Subject, SubjectArm, SubjectModel
 from k3runner.subjects.kernel_package import KernelPackage, read_kernel_package
 from k3runner.subjects.scope_table import read_deployments, read_guess, read_scope
+from k3runner.subjects.wheel_overlay import unpacked_wheel
 from k3runner.toml_table import Table
 
 __all__ = ["load_subject", "overlay_digest", "shipped_subjects"]
@@ -34,10 +35,11 @@ def load_subject(name_or_path: str) -> Subject:
 
     Args:
         name_or_path: A shipped name such as `k3-tiny`, or the path of a `.toml` file. Overlay
-            folders in a file are relative to that file.
+            folders and wheels in a file are relative to that file.
 
     Raises:
         UsageError: No such subject, or the file is not a subject.
+        MachineError: A wheel cannot be unpacked.
     """
     if name_or_path in shipped_subjects():
         text = (resources.files("k3runner.subjects") / f"{name_or_path}.toml").read_text("utf-8")
@@ -149,13 +151,7 @@ def _parse_arm(
         raise UsageError(
             f"{where}: an arm is called baseline or candidate, found `{name}`.", "Rename it."
         )
-    overlay_text = table.take("overlay", str, "")
-    overlay = (folder or Path()) / overlay_text if overlay_text else None
-    if overlay is not None and not overlay.is_dir():
-        raise UsageError(
-            f"{where}: the overlay of the {name} arm, {overlay}, is not a folder.",
-            "Correct `overlay`; it is relative to the subject file.",
-        )
+    overlay = _overlay(table, f"{where}: the {name} arm", folder or Path())
     expected_path = table.take("expected_path", str)
     spec = ArmSpec(
         name="baseline" if name == "baseline" else "candidate",
@@ -168,3 +164,26 @@ def _parse_arm(
     )
     table.finish()
     return SubjectArm(spec=spec, overlay=None if overlay is None else overlay.resolve())
+
+
+def _overlay(table: Table, whose: str, folder: Path) -> Path | None:
+    """The folder that only this arm has on its PYTHONPATH: sources, or an unpacked wheel."""
+    sources, wheel = table.take("overlay", str, ""), table.take("wheel", str, "")
+    if sources and wheel:
+        raise UsageError(
+            f"{whose} has an overlay and a wheel.", "Give one; a wheel can hold the other's files."
+        )
+    path = folder / (sources or wheel)
+    if sources and not path.is_dir():
+        raise UsageError(
+            f"{whose} has the overlay {path}, which is not a folder.",
+            "Correct `overlay`; it is relative to the subject file.",
+        )
+    if wheel and not (path.is_file() and path.suffix == ".whl"):
+        raise UsageError(
+            f"{whose} has the wheel {path}, which is no such file.",
+            "Correct `wheel`; it is relative to the subject file.",
+        )
+    if wheel:
+        return unpacked_wheel(path)
+    return path if sources else None
