@@ -21,18 +21,20 @@ import uvicorn
 from k3server.adapters.child_verifier import ChildVerifier
 from k3server.adapters.filesystem_store import FilesystemStore
 from k3server.adapters.forge_keys import ForgeKeys, NoKeys
-from k3server.adapters.issuer_keys import HttpIssuer
 from k3server.adapters.sql.everything import parts_on
 from k3server.adapters.system_clock import SystemClock
 from k3server.app import create_app
 from k3server.caretaker import Caretaker
+from k3server.commands.github_flags import (
+    add_github_flags,
+    forge_of,
+    issuer_of,
+    teller_of,
+)
 from k3server.commands.storage import add_storage_flags, database_of, folder_error, store_of
 from k3server.errors import MachineError
 from k3server.exit_code import ExitCode
-from k3server.forge.client import ForgeClient, ForgeError
-from k3server.forge.teller import Teller
 from k3server.http_guard import guarded_protocol
-from k3server.parts import Parts
 from k3server.settings import Settings
 
 __all__ = ["add_flags", "run"]
@@ -67,27 +69,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="take the client's address from the last entry of X-Forwarded-For",
     )
-    parser.add_argument(
-        "--github-url",
-        help="address of GitHub's REST interface; published keys are then asked for there",
-    )
-    parser.add_argument(
-        "--github-repository",
-        action="append",
-        default=[],
-        metavar="OWNER/NAME",
-        help="repository whose pull requests get a status and a comment, repeatable; "
-        "the token comes from GITHUB_TOKEN, the secret of its webhook from GITHUB_WEBHOOK_SECRET",
-    )
-    parser.add_argument(
-        "--github-actions-issuer",
-        metavar="URL",
-        help="take identity tokens of workflows from this issuer; GitHub's is "
-        "https://token.actions.githubusercontent.com",
-    )
-    parser.add_argument(
-        "--github-account", metavar="LOGIN", help="account of the token; its comment is updated"
-    )
+    add_github_flags(parser)
     parser.add_argument(
         "--max-archive-mib",
         type=_mib,
@@ -121,7 +103,7 @@ def run(chosen: argparse.Namespace) -> int:
     with _locked(chosen.data), closing(_listen(chosen.host, chosen.port)) as listener:
         settings = _settings(chosen, listener.getsockname()[1])
         with database_of(chosen) as database:
-            forge = _forge(chosen)
+            forge = forge_of(chosen)
             parts = parts_on(
                 database,
                 store_of(chosen),
@@ -129,7 +111,7 @@ def run(chosen: argparse.Namespace) -> int:
                 verifier=ChildVerifier(settings),
                 clock=SystemClock(),
                 tells=bool(chosen.github_repository),
-                issuer=_issuer(chosen),
+                issuer=issuer_of(chosen),
             )
             if isinstance(parts.store, FilesystemStore):
                 parts.store.clear_incoming()
@@ -152,7 +134,7 @@ def run(chosen: argparse.Namespace) -> int:
             )
             # uvicorn raises the signal again once it has stopped; asked to stop is no failure.
             signal.signal(signal.SIGTERM, lambda *_: None)
-            with Caretaker(settings, parts, _teller(chosen, settings, parts, forge)):
+            with Caretaker(settings, parts, teller_of(chosen, settings, parts, forge)):
                 _Server(config, settings.public_url).run(sockets=[listener])
     return ExitCode.CLEAN
 
@@ -166,36 +148,6 @@ def _settings(chosen: argparse.Namespace, port: int) -> Settings:
         webhook_secret=os.environ.get("GITHUB_WEBHOOK_SECRET", "").encode(),
         max_archive_bytes=chosen.max_archive_mib * _MIB,
     )
-
-
-def _forge(chosen: argparse.Namespace) -> ForgeClient | None:
-    if chosen.github_url is None:
-        return None
-    token = os.environ.get("GITHUB_TOKEN", "")
-    try:
-        return ForgeClient(chosen.github_url, token, account=chosen.github_account or "")
-    except ForgeError as error:
-        raise MachineError(str(error), "Check --github-url.") from None
-
-
-def _issuer(chosen: argparse.Namespace) -> HttpIssuer | None:
-    address: str | None = chosen.github_actions_issuer
-    return None if address is None else HttpIssuer(address)
-
-
-def _teller(
-    chosen: argparse.Namespace, settings: Settings, parts: Parts, client: ForgeClient | None
-) -> Teller | None:
-    if not chosen.github_repository:
-        return None
-    if client is None or not chosen.github_account or not os.environ.get("GITHUB_TOKEN"):
-        raise MachineError(
-            "Expected --github-url, --github-account and GITHUB_TOKEN with --github-repository, "
-            "found one of them missing.",
-            "Give all of them, or leave --github-repository out: nothing is told then.",
-        )
-    repositories = frozenset(name.lower() for name in chosen.github_repository)
-    return Teller(parts, client, repositories=repositories, public_url=settings.public_url)
 
 
 class _Server(uvicorn.Server):

@@ -92,7 +92,7 @@ class ForgeClient:
 
     def pull_request(self, repository: str, number: int) -> PullRequest | None:
         """A pull request; None where there is none."""
-        found = self._ask("GET", f"/repos/{repository}/pulls/{number}", missing_ok=True)
+        found = self.ask("GET", f"/repos/{repository}/pulls/{number}", missing_ok=True)
         if found is None:
             return None
         try:
@@ -116,7 +116,7 @@ class ForgeClient:
     def file_at(self, repository: str, path: str, commit_sha: str) -> bytes | None:
         """A file as it is in a commit; None where it is not there."""
         where = f"/repos/{repository}/contents/{quote(path)}?ref={commit_sha}"
-        found = self._ask("GET", where, missing_ok=True)
+        found = self.ask("GET", where, missing_ok=True)
         if found is None:
             return None
         if not isinstance(found, dict) or found.get("encoding") != "base64":
@@ -136,7 +136,7 @@ class ForgeClient:
 
     def set_status(self, repository: str, status: CommitStatus) -> None:
         """Sets a commit's status; the newest of a context is the one that counts."""
-        self._ask(
+        self.ask(
             "POST",
             f"/repos/{repository}/statuses/{status.commit_sha}",
             {
@@ -152,10 +152,10 @@ class ForgeClient:
         path = f"/repos/{repository}/issues/{number}/comments"
         ours = next((one for one in self._pages(path) if self._is_ours(one)), None)
         if ours is None:
-            self._ask("POST", path, {"body": comment.body})
+            self.ask("POST", path, {"body": comment.body})
         elif ours.get("body") != comment.body:
             where = f"/repos/{repository}/issues/comments/{ours['id']}"
-            self._ask("PATCH", where, {"body": comment.body})
+            self.ask("PATCH", where, {"body": comment.body})
 
     def _is_ours(self, comment: dict[str, Any]) -> bool:
         # Anyone can paste the marker; only our own account can be the author.
@@ -166,7 +166,7 @@ class ForgeClient:
     def _pages(self, path: str) -> Iterator[dict[str, Any]]:
         mark = "&" if "?" in path else "?"
         for page in range(1, _MOST_PAGES + 1):
-            found = self._ask("GET", f"{path}{mark}per_page={_PAGE}&page={page}")
+            found = self.ask("GET", f"{path}{mark}per_page={_PAGE}&page={page}")
             if not isinstance(found, list):
                 raise ForgeRefusedError(f"The forge gives no list at {path}.")
             yield from (one for one in found if isinstance(one, dict))
@@ -174,15 +174,38 @@ class ForgeClient:
                 return
         raise ForgeRefusedError(f"The forge's list at {path} does not end.")
 
-    def _ask(
-        self, method: str, path: str, body: object | None = None, *, missing_ok: bool = False
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        *,
+        missing_ok: bool = False,
+        bearer: str | None = None,
     ) -> Any:
+        """Send one request, and return what the answer's JSON says.
+
+        Args:
+            method: HTTP method.
+            path: Path below the interface's address.
+            body: JSON to send.
+            missing_ok: Whether 404 is an answer, which is None then.
+            bearer: Whose token is sent; None: the account's.
+
+        Raises:
+            ForgeError: The forge does not answer, or not as asked.
+        """
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if bearer is not None:
+            headers["Authorization"] = f"Bearer {bearer}"
         try:
             answer = self._pool.request(
                 method,
                 self._root + path,
                 body=None if body is None else json.dumps(body).encode(),
-                headers=self._headers | ({"Content-Type": "application/json"} if body else {}),
+                headers=headers,
                 redirect=False,
                 preload_content=False,
             )

@@ -12,7 +12,17 @@ from typing import Final, Literal
 from k3server.forge.policy import Decision
 from k3server.trust import TrustLevel
 
-__all__ = ["MARKER", "Comment", "CommitStatus", "Row", "as_code", "comment_of", "status_of"]
+__all__ = [
+    "MARKER",
+    "CheckRun",
+    "Comment",
+    "CommitStatus",
+    "Row",
+    "as_code",
+    "check_of",
+    "comment_of",
+    "status_of",
+]
 
 MARKER: Final = "<!-- k3-eval:v1 -->"
 """First line of our comment, by which it is found again, beside its author."""
@@ -72,6 +82,24 @@ class Comment:
     """Markdown, with the marker as its first line."""
 
 
+@dataclass(frozen=True)
+class CheckRun:
+    """The one check run on the head, where the operator has an App."""
+
+    commit_sha: str
+    """The head."""
+    conclusion: Literal["success"] | None
+    """None while evidence is missing."""
+    title: str
+    """The status in a sentence."""
+    summary: str
+    """Markdown."""
+    details_url: str
+    """Page of the pull request here."""
+    name: str = _CONTEXT
+    """Name under which it stands."""
+
+
 def status_of(
     commit_sha: str, decision: Decision | None, found: int, target_url: str
 ) -> CommitStatus:
@@ -121,6 +149,17 @@ def comment_of(
         lines += [f"{older} submissions are for commits that are no longer the head.", ""]
     lines.append(f"[Everything, with raw records and how to repeat it]({target_url})")
     return Comment(_cut("\n".join(lines) + "\n", _COMMENT_LIMIT))
+
+
+def check_of(status: CommitStatus, comment: Comment) -> CheckRun:
+    """The check run that says the same as status and comment."""
+    return CheckRun(
+        commit_sha=status.commit_sha,
+        conclusion="success" if status.state == "success" else None,
+        title=status.description,
+        summary=comment.body.removeprefix(MARKER).lstrip("\n"),
+        details_url=status.target_url,
+    )
 
 
 def as_code(text: str) -> str:

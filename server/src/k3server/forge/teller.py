@@ -10,8 +10,9 @@ from datetime import timedelta
 from typing import Final
 
 from k3bundle.canonical import sha256_hex
+from k3server.forge.app import ForgeApp
 from k3server.forge.client import ForgeClient, ForgeError, ForgeSilentError, PullRequest
-from k3server.forge.messages import Row, comment_of, status_of
+from k3server.forge.messages import Row, check_of, comment_of, status_of
 from k3server.forge.policy import (
     POLICY_PATH,
     Decision,
@@ -38,7 +39,13 @@ class Teller:
     """Tells one forge about the pull requests of some repositories."""
 
     def __init__(
-        self, parts: Parts, client: ForgeClient, *, repositories: frozenset[str], public_url: str
+        self,
+        parts: Parts,
+        client: ForgeClient,
+        *,
+        repositories: frozenset[str],
+        public_url: str,
+        app: ForgeApp | None = None,
     ) -> None:
         """Keep the parts.
 
@@ -48,9 +55,11 @@ class Teller:
             repositories: `owner/name` in lower case; nothing is ever told about others, because
                 anyone may submit for any repository.
             public_url: Address of the registry.
+            app: Who makes check runs; None: there are none.
         """
         self._parts = parts
         self._client = client
+        self._app = app
         self._repositories = repositories
         self._public_url = public_url
 
@@ -106,10 +115,15 @@ class Teller:
         status = status_of(pull.head_sha, decision, at_head, page)
         shown = tuple(_row(row, pull.head_sha) for row in counted)
         comment = comment_of(pull.head_sha, decision, shown, page)
-        digest = sha256_hex(f"{status}\n{comment.body}".encode())
+        check = check_of(status, comment)
+        # With an App it is another digest, so that an App that comes later is told, too.
+        said = f"{status}\n{comment.body}" + ("" if self._app is None else f"\n{check}")
+        digest = sha256_hex(said.encode())
         if digest != told:
             self._client.set_status(pull.base_repository, status)
             self._client.put_comment(pull.base_repository, number, comment)
+            if self._app is not None:
+                self._app.put_check(pull.base_repository, check)
         return digest
 
     def _decision(self, pull: PullRequest, counted: list[SubmissionRow]) -> Decision | None:

@@ -12,8 +12,10 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from k3server_testing.github.answers import Answer
+from k3server_testing.github.app_state import AppState
 from k3server_testing.github.description import Description, load_description
-from k3server_testing.github.state import Answer, Fault, GithubState
+from k3server_testing.github.state import Fault, GithubState
 
 __all__ = ["main"]
 
@@ -75,14 +77,16 @@ class _Handler(BaseHTTPRequestHandler):
             errors = [error.message for error in operation.body.iter_errors(body)]
             if errors:
                 return Answer(422, {"message": "Validation Failed", "errors": errors[:5]})
-        return self.state.take(operation, values, query, body)
+        return self.state.take(
+            operation, values, query, body, self.headers.get("Authorization") or ""
+        )
 
     def _control(self, path: str, body: Any) -> Answer:
         if path == "/_fault":
             self.state.faults.append(Fault(**body))
         elif path == "/_state" and self.command == "PUT":
             for name, value in body.items():
-                setattr(self.state, name, value)
+                setattr(self.state, name, AppState(**value) if name == "app" else value)
         return Answer(200, dataclasses.asdict(self.state))
 
     def _fault(self) -> Fault | None:

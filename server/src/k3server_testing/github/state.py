@@ -3,28 +3,17 @@
 import base64
 import json
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from k3server_testing.github.answers import Answer, laid
+from k3server_testing.github.app_state import AppState
 from k3server_testing.github.description import Operation
 
-__all__ = ["Answer", "Fault", "GithubState"]
+__all__ = ["Fault", "GithubState"]
 
 _DESCRIPTION_LIMIT = 140
 _BODY_LIMIT = 65_536
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What is sent back."""
-
-    status: int
-    """HTTP status."""
-    content: Any
-    """JSON."""
-    headers: dict[str, str] = field(default_factory=dict)
-    """More headers."""
 
 
 @dataclass
@@ -59,6 +48,8 @@ class GithubState:
     """As for commits -> comments."""
     statuses: list[dict[str, Any]] = field(default_factory=list)
     """Statuses in order."""
+    app: AppState = field(default_factory=AppState)
+    """The one App that is known, and its check runs."""
     faults: list[Fault] = field(default_factory=list)
     """Failures to come."""
     requests: list[str] = field(default_factory=list)
@@ -67,9 +58,16 @@ class GithubState:
     """Id of the next comment."""
 
     def take(
-        self, operation: Operation, values: dict[str, str], query: dict[str, str], body: Any
+        self,
+        operation: Operation,
+        values: dict[str, str],
+        query: dict[str, str],
+        body: Any,
+        authorization: str,
     ) -> Answer:
         """Answers a request that is as the description says."""
+        if operation.operation_id.startswith(("apps/", "checks/")):
+            return self.app.take(operation, values, query, body, authorization)
         key = f"{values.get('owner')}/{values.get('repo')}"
         pull = f"{key}#{values.get('pull_number') or values.get('issue_number')}"
         answers: dict[str, Callable[[], Answer]] = {
@@ -94,32 +92,32 @@ class GithubState:
         found = self.pulls.get(key)
         if found is None:
             return Answer(404, {"message": "Not Found"})
-        return Answer(200, _laid(operation.example, found))
+        return Answer(200, laid(operation.example, found))
 
     def _commits(self, operation: Operation, key: str) -> list[Any]:
-        return [_laid(operation.example[0], {"sha": sha}) for sha in self.commits.get(key, [])]
+        return [laid(operation.example[0], {"sha": sha}) for sha in self.commits.get(key, [])]
 
     def _file(self, operation: Operation, key: str) -> Answer:
         text = self.files.get(key)
         if text is None:
             return Answer(404, {"message": "Not Found"})
         content = base64.encodebytes(text.encode()).decode()
-        return Answer(200, _laid(operation.example, {"content": content, "encoding": "base64"}))
+        return Answer(200, laid(operation.example, {"content": content, "encoding": "base64"}))
 
     def _keys(self, operation: Operation, account: str) -> list[Any]:
         lines = self.keys.get(account, [])
-        return [_laid(operation.example[0], {"key": line}) for line in lines]
+        return [laid(operation.example[0], {"key": line}) for line in lines]
 
     def _status(self, operation: Operation, key: str, sha: str, body: Any) -> Answer:
         if len(body.get("description") or "") > _DESCRIPTION_LIMIT:
             return Answer(422, {"message": "Validation Failed: description is too long"})
         self.statuses.append({"repository": key, "sha": sha, **body})
-        return Answer(201, _laid(operation.example, body))
+        return Answer(201, laid(operation.example, body))
 
     def _comment(self, operation: Operation, key: str, body: Any) -> Answer:
         if len(body["body"]) > _BODY_LIMIT:
             return Answer(422, {"message": "Validation Failed: body is too long"})
-        made = _laid(
+        made = laid(
             operation.example,
             {"id": self.next_id, "body": body["body"], "user": {"login": self.account}},
         )
@@ -134,16 +132,6 @@ class GithubState:
                     comment["body"] = body["body"]
                     return Answer(200, comment)
         return Answer(404, {"message": "Not Found"})
-
-
-def _laid(example: Any, changes: dict[str, Any]) -> Any:
-    """The example with some values replaced, also inside of objects."""
-    made = deepcopy(example)
-    for name, value in changes.items():
-        inner = made.get(name)
-        nested = isinstance(value, dict) and isinstance(inner, dict)
-        made[name] = _laid(inner, value) if nested else value
-    return made
 
 
 def _page(found: list[Any], query: dict[str, str]) -> Answer:
