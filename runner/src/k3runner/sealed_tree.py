@@ -92,10 +92,7 @@ def tree_sha256(entries: Iterable[Entry]) -> str:
 
 def _without_empty_folders(entries: list[Entry]) -> Iterator[Entry]:
     holding = {
-        parent
-        for entry in entries
-        if entry.kind != "folder"
-        for parent in _parents(entry.path)
+        parent for entry in entries if entry.kind != "folder" for parent in _parents(entry.path)
     }
     return (entry for entry in entries if entry.kind != "folder" or entry.path in holding)
 
@@ -178,7 +175,9 @@ def _entries(
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISLNK(status.st_mode):
             if not _leads_to_mounted_file(root, path, mounted):
-                yield Entry(path, "link", 0o777, *owner, os.readlink(root / path))
+                # A Path would not keep the target as it is written.
+                target = os.readlink(root / path)  # noqa: PTH115
+                yield Entry(path, "link", 0o777, *owner, target)
         elif stat.S_ISDIR(status.st_mode):
             yield Entry(path, "folder", mode, *owner, "")
         elif path in digests:

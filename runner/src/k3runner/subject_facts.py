@@ -15,6 +15,7 @@ from k3bundle.subject import (
 from k3runner.effective_config import flatten_config
 from k3runner.errors import MachineError
 from k3runner.image import refuse_other_architecture
+from k3runner.image_tree import read_image_tree
 from k3runner.installed_files import EXTERNAL_VERSION, read_installed_engine
 from k3runner.model_files import external_model, read_model_identity
 from k3runner.node_facts import read_node_facts
@@ -70,6 +71,7 @@ def read_facts(
         installed = read_installed_engine(config.subject.engine, config.engine_python)
         engine, remarks = installed.build, installed.remarks
         model = read_model_identity(config.subject.model, config.model_folder)
+    tree = read_image_tree(config.image.digest)
     return Facts(
         subject=SubjectFacts(
             subject=name,
@@ -77,12 +79,12 @@ def read_facts(
             engine=engine,
             image=ImageFacts(
                 manifest_digest=config.image.digest,
-                tree_sha256=None,
+                tree_sha256=tree.sha256,
                 architecture=config.image.architecture,
             ),
             model=model,
         ),
-        node=read_node_facts(remarks=remarks),
+        node=read_node_facts(remarks=remarks + tree.remarks),
     )
 
 
