@@ -71,10 +71,26 @@ def test_a_row_outside_of_a_table_adds_nothing() -> None:
     assert read_graph_log(row + _table((8, 8, "FULL", 1)) + row).rows == (_row(8, 8, "FULL", 1),)
 
 
-def test_other_lines_end_a_table() -> None:
-    text = _table((8, 8, "FULL", 1)).removesuffix(f"{PREFIX}\n")
-    more = f"INFO other\n{PREFIX}| 8 | 8 | 0 | FULL | 5 |\n"
-    assert read_graph_log(text + more).rows == (_row(8, 8, "FULL", 1),)
+def test_a_line_of_the_table_that_is_no_row_ends_it_and_one_of_another_process_does_not() -> None:
+    table = _table((8, 8, "FULL", 1)).removesuffix(f"{PREFIX}\n")
+    row = f"{PREFIX}| 8 | 8 | 0 | FULL | 5 |\n"
+    ended = read_graph_log(f"{table}{PREFIX}\n{row}")
+    assert ended.rows == (_row(8, 8, "FULL", 1),)
+    between = read_graph_log(f"{table}(EngineCore pid=7) INFO other\n{row}")
+    assert between.rows == (_row(8, 8, "FULL", 6),)
+
+
+def test_a_row_of_another_time_or_process_is_of_no_table() -> None:
+    table = _table((8, 8, "FULL", 1)).removesuffix(f"{PREFIX}\n")
+    for other in (PREFIX.replace("123", "124"), PREFIX.replace("00:10", "00:11"), "", "INFO "):
+        assert read_graph_log(f"{table}{other}| 8 | 8 | 0 | FULL | 5 |\n").rows == (
+            _row(8, 8, "FULL", 1),
+        )
+
+
+def test_a_header_without_the_rule_under_it_opens_no_table() -> None:
+    text = f"{PREFIX}{HEADER[0]}\n{PREFIX}| 8 | 8 | 0 | FULL | 5 |\n"
+    assert read_graph_log(text) == read_graph_log("")
 
 
 def test_b25_captures_are_not_counted_as_steps() -> None:
