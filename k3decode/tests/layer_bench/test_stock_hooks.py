@@ -78,9 +78,29 @@ def test_prompts_keep_the_routers_choice_which_is_counted(place: Place) -> None:
     _, experts = kind()._select_experts(6)
     assert experts.tolist() == chosen.tolist()
     assert routing.own_choice(2, 3) == 3.0
+    router = kind()
     routing.watch()
-    kind()._select_experts(6)
+    router._select_experts(6)
     assert routing.own_choice(2, 2) is None
+    with routing.own_in_place() as known:
+        assert not known
+
+
+def test_steps_can_take_the_routers_own_choice_for_a_while(place: Place) -> None:
+    kind = _routers(place, torch.tensor([[9, 9], [1, 2], [9, 9], [3, 4]]))
+    drawn = torch.tensor([[[0, 0]] * 3, [[5, 6], [7, 8], [5, 8]]], dtype=torch.int32)
+    routing = DrawnRouting(drawn, torch.ones(2, 3, 2), first_layer=1)
+    routing.install()
+    routing.watch()
+    router = kind()
+    router._select_experts(4)
+    assert routing.own_choice(2, 2) == 4.0
+    _, step = router._select_experts(2)
+    assert step.tolist() == [[5, 6], [7, 8]]
+    with routing.own_in_place() as known:
+        assert known
+        assert step.tolist() == [[1, 2], [3, 4]]
+    assert step.tolist() == [[5, 6], [7, 8]]
 
 
 @dataclass(frozen=True)
@@ -139,6 +159,19 @@ def test_only_captured_batches_are_compiled_ahead(place: Place) -> None:
 
 
 def test_one_engine_arranges_kda_as_a_rank_of_eight(place: Place) -> None:
-    module = place("vllm.models.kimi_k3.nvidia.low_latency_gemm", {"_KDA_TP_SIZE": 8})
+    done: list[str] = []
+
+    def enable(model: str) -> bool:
+        done.append(f"enable {model}")
+        return True
+
+    content = {
+        "_KDA_TP_SIZE": 8,
+        "_enable_kda_projection_overlap": enable,
+        "autotune_kda_qkvg": lambda model: done.append(f"up to all rows {model}"),
+    }
+    module = vars(place("vllm.models.kimi_k3.nvidia.low_latency_gemm", content))
     as_a_rank()
-    assert vars(module)["_KDA_TP_SIZE"] == 1
+    assert module["_KDA_TP_SIZE"] == 1
+    assert module["_enable_kda_projection_overlap"]("model") is True
+    assert done == ["enable model", "up to all rows model"]

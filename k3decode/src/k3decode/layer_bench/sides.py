@@ -111,6 +111,12 @@ class StockChild:
         self._child.ask(do="time", warm_up=warm_up, replays=replays)
         return [float(one) for one in self._child.answer(_ANSWER_S)["us"]]
 
+    def times_of_own_choice(self, *, warm_up: int, replays: int) -> list[float] | None:
+        """The same with experts that its routers chose for the prompts; None if it has none."""
+        self._child.ask(do="own", warm_up=warm_up, replays=replays)
+        found = self._child.answer(_ANSWER_S)["us"]
+        return None if found is None else [float(one) for one in found]
+
     def release(self) -> None:
         """Let it go on from where it stopped, and wait until it has nothing to do."""
         self._child.ask(do="release")

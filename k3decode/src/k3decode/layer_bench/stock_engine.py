@@ -164,9 +164,11 @@ class StockEngine:
         for question in self._answers.questions():
             if question["do"] == "release":
                 return
-            for _ in range(question["warm_up"]):
-                replay()
-            self._answers.say(us=[event_time_us(replay) for _ in range(question["replays"])])
+            if question["do"] == "own":
+                with self._routing.own_in_place() as known:
+                    self._answers.say(us=_times(replay, question) if known else None)
+                continue
+            self._answers.say(us=_times(replay, question))
 
     def graph(self, question: dict[str, Any]) -> None:
         """Capture routed experts or attention alone, and time it as often as is asked."""
@@ -194,6 +196,12 @@ class StockEngine:
         names = ("rows", "context", "page_tokens", "copies")
         step = AttentionStep(**{name: question[name] for name in names})
         return stock_attention(question["backend"], self._dims, step)
+
+
+def _times(replay: Callable[[], None], question: dict[str, Any]) -> list[float]:
+    for _ in range(question["warm_up"]):
+        replay()
+    return [event_time_us(replay) for _ in range(question["replays"])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

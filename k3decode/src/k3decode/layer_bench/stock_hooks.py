@@ -4,8 +4,10 @@ Nothing of it adds a kernel to a step. Imports of vLLM are inside functions: onl
 holds the engine needs it.
 """
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,14 +17,23 @@ __all__ = ["DrawnRouting", "StepPause", "as_a_rank", "compile_only"]
 
 
 def as_a_rank() -> None:
-    """Let KDA's input projection be arranged as on a rank of eight.
+    """Let KDA's input projection be arranged as on a rank of eight that has FlashInfer.
 
-    vLLM splits it over two streams only if the engine has eight ranks. This engine has one, with
-    the widths of a rank of eight.
+    vLLM splits it over two streams only if the engine has eight ranks; this one has the widths of
+    a rank of eight. It does so up to 14 rows at the end of FlashInfer's tuning, and without
+    FlashInfer up to 2; on Hopper that end of the tuning uses nothing of FlashInfer.
     """
     from vllm.models.kimi_k3.nvidia import low_latency_gemm  # noqa: PLC0415
 
+    enable: Callable[[Any], bool] = low_latency_gemm._enable_kda_projection_overlap
+
+    def enable_up_to_all(model: Any) -> bool:
+        enabled = enable(model)
+        low_latency_gemm.autotune_kda_qkvg(model)
+        return enabled
+
     low_latency_gemm._KDA_TP_SIZE = 1
+    low_latency_gemm._enable_kda_projection_overlap = enable_up_to_all
 
 
 def compile_only(batches: set[int]) -> None:
@@ -70,7 +81,8 @@ class DrawnRouting:
         self._shares = shares
         self._first = first_layer
         self._numbers: dict[int, int] = {}
-        self._kept: dict[int, Tensor] | None = None
+        self._kept: dict[int, Tensor] = {}
+        self._watching = False
 
     def install(self) -> None:
         """Take the place of every router's choice."""
@@ -90,7 +102,7 @@ class DrawnRouting:
         number = self._numbers.setdefault(router, self._first + len(self._numbers))
         rows = experts.shape[0]
         if rows > self._shares.shape[1]:
-            if self._kept is not None:
+            if self._watching:
                 self._kept[number] = experts.clone()
             return shares, experts
         if experts.dtype not in self._experts:
@@ -107,7 +119,7 @@ class DrawnRouting:
 
     def watch(self) -> None:
         """Keep what routers choose in the next prompt step."""
-        self._kept = {}
+        self._kept, self._watching = {}, True
 
     def own_choice(self, prompts: int, tokens: int) -> float | None:
         """Distinct experts that the routers themselves chose for the last tokens of the prompts.
@@ -119,14 +131,27 @@ class DrawnRouting:
         Returns:
             A mean over layers; None if the last prompt step did not have all prompts.
         """
-        kept, self._kept = self._kept, None
-        if not kept or any(len(experts) != prompts * tokens for experts in kept.values()):
+        self._watching = False
+        whole = all(len(experts) == prompts * tokens for experts in self._kept.values())
+        self._kept = {
+            number: experts.view(prompts, tokens, -1)[:, -1]
+            for number, experts in self._kept.items()
+            if whole
+        }
+        if not self._kept:
             return None
-        counts = []
-        for experts in kept.values():
-            last = experts.view(prompts, tokens, -1)[:, -1]
-            counts.append(int(last.unique().numel()))
-        return sum(counts) / len(counts)
+        return statistics.fmean(int(one.unique().numel()) for one in self._kept.values())
+
+    @contextmanager
+    def own_in_place(self) -> Iterator[bool]:
+        """Steps take what `own_choice` counted in place of the draw; False if that is nothing."""
+        drawn = {kind: experts.clone() for kind, experts in self._experts.items()}
+        for number, own in self._kept.items():
+            for experts in self._experts.values():
+                experts[number, : len(own)].copy_(own)
+        yield bool(self._kept)
+        for kind, experts in drawn.items():
+            self._experts[kind].copy_(experts)
 
 
 class StepPause:

@@ -131,6 +131,8 @@ def _layer(
     known = {name: side.prepare(rows) for name, side in sides.items()}
     with ClockLog() as clocks:
         times = take_rounds(sides, rounds=options.rounds, replays=options.replays)
+    engines = [side for side in sides.values() if isinstance(side, StockChild)]
+    own_us = _own_choice_us(engines, deep - shallow, options.replays)
     for side in sides.values():
         side.release()
     ours, stock = (
@@ -162,10 +164,18 @@ def _layer(
         "engine_step_us": engine,
         "engine_layer_us": (engine[0] - engine[1]) / (deep - shallow),
         "stock_router_would_choose": [known[name]["own_experts"] for name in _STOCK],
+        "stock_own_choice_us": own_us,
         "kernels": [known[name]["kernels"] for name in _OURS],
         "rounds_us": {name: [round(one, 2) for one in each] for name, each in times.items()},
         "clocks": clocks.facts(),
     }
+
+
+def _own_choice_us(stock: Sequence[StockChild], layers: int, replays: int) -> float | None:
+    """A layer of the engine when experts are those that its routers chose for the prompts."""
+    found = [one.times_of_own_choice(warm_up=_WARM_UP, replays=2 * replays) for one in stock]
+    deep, shallow = (None if times is None else statistics.median(times) for times in found)
+    return None if deep is None or shallow is None else (deep - shallow) / layers
 
 
 def _floor(rows: int, dims: K3Dims, reads: ReadRate, options: Any) -> dict[str, float]:
