@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from k3decode.decode import attention_launches, feed_forward_launches, launches
+from k3decode.decode import attention_launches, feed_forward_launches, launches, rank_launches
 from k3decode.dims import K3Dims
 from k3decode.ops.mla_decode.config import MlaDecodeConfig
 from k3decode.ops.mla_decode.launch import Partials, split_rule
@@ -11,6 +11,7 @@ from k3decode.ops.mla_decode.schedule import partial_count
 
 # The stand-ins of the ops' own tests, which lie in a folder beside this one.
 from ..ops import (  # noqa: TID252
+    exchange_launches,
     mla_torch_launches,
     moe_launches,
     projection_launches,
@@ -45,6 +46,9 @@ _LAUNCHES = {
     "mla_decode": mla_torch_launches.mla_decode,
     "mla_combine": mla_torch_launches.mla_combine,
     "project": projection_launches.project,
+    "exchange_attn_res": exchange_launches.exchange_attn_res,
+    "exchange_latent_norm": exchange_launches.exchange_latent_norm,
+    "exchange_route": exchange_launches.exchange_route,
 }
 
 
@@ -59,7 +63,7 @@ def _partials(
 @pytest.fixture
 def torch_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every launch of a step is a stand-in."""
-    modules = (launches, attention_launches, feed_forward_launches)
+    modules = (launches, attention_launches, feed_forward_launches, rank_launches)
     for name, stand_in in _LAUNCHES.items():
         places = [module for module in modules if hasattr(module, name)]
         assert places

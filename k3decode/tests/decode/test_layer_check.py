@@ -34,7 +34,8 @@ class _Launches:
 def replayed(monkeypatch: pytest.MonkeyPatch, torch_ops: None) -> None:
     """Steps without a GPU: a replay calls the launches."""
 
-    def capture(launches: Sequence[PreparedLaunch]) -> CapturedStep:
+    def capture(launches: Sequence[PreparedLaunch], beside: object) -> CapturedStep:
+        assert beside is None
         found: Any = _Launches(launches)
         return CapturedStep(graph=found, launches=tuple(launches))
 

@@ -37,7 +37,9 @@ class Place:
     words: Tensor
     """This rank's memory, int32 [slots, M, words of a row]."""
     peers: Tensor
-    """Address of the same place at every rank, int64 [ranks]; this rank's own is not used."""
+    """Address of the same place at every rank, int64 [ranks]; this rank's own is not used.
+
+    Strides are the same everywhere."""
     error: Tensor
     """int64 [1]; 0 unless somebody has given up."""
     rank: int
@@ -102,18 +104,21 @@ class Mailbox:
         ]
         return torch.tensor(found, dtype=torch.int64, device=self.words.device)
 
-    def place(self, number: int) -> Place:
-        """The place of an exchange; of another one when the step has more of them than places."""
+    def place(self, number: int, rows: int) -> Place:
+        """The place of an exchange of so many rows.
+
+        With fewer places than exchanges in a step they are used in turn: at least two are needed.
+        """
         index = number % self.words.shape[0]
         return Place(
-            words=self.words[index],
+            words=self.words[index][:, :rows],
             peers=self._addresses[index],
             error=self.error,
             rank=self.rank,
             ranks=len(self.outgoing),
             number=number,
             deadline=self.deadline,
-            outgoing=tuple(one[index % one.shape[0]] for one in self.outgoing),
+            outgoing=tuple(one[index % one.shape[0]][:, :rows] for one in self.outgoing),
         )
 
     def reset(self) -> None:

@@ -7,11 +7,19 @@ from k3decode.host.inputs import InputCheck
 
 __all__ = ["check_place"]
 
+# Of one access.
+_WORDS = 4
+
 
 def check_place(check: InputCheck, place: Place, *, rows: int, words: int, slots: int) -> None:
     """Add what is wrong with a place of so many slots of rows of words."""
     check.tensor(
-        "place.words", place.words, dtype=torch.int32, shape=[slots, rows, words], dense_from=0
+        "place.words",
+        place.words,
+        dtype=torch.int32,
+        shape=[slots, rows, words],
+        dense_from=2,
+        stride_multiple=_WORDS,
     )
     check.tensor("place.peers", place.peers, dtype=torch.int64, shape=[place.ranks], dense_from=0)
     check.tensor("place.error", place.error, dtype=torch.int64, shape=[1], dense_from=0)

@@ -65,7 +65,7 @@ class SimulatedPeers:
         ]
         self._memories = [mailbox.words for mailbox in mailboxes]
         self._words = [one.words.to(device) for one in self._brought]
-        self._place = mailboxes[self._rank].connected(self._memories).place(7)
+        self._place = mailboxes[self._rank].connected(self._memories).place(7, rows)
         return self._place
 
     def run(self, launch: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from k3decode.decode.prepared_launch import PreparedLaunch
 from k3decode.dims import K3Dims
 from k3decode.ops.experts.launch import config_for as experts_config
 from k3decode.ops.experts.launch import make_workspace, run_experts
+from k3decode.ops.experts.packing import PackedExperts
 from k3decode.ops.latent_norm.launch import config_for as latent_norm_config
 from k3decode.ops.latent_norm.launch import normalise_latent
 from k3decode.ops.projection.config import SituBounds
@@ -91,28 +92,8 @@ class FeedForwardLaunches:
                 scaling_factor=dims.routed_scaling_factor,
             ),
         )
-        if self._drawn is not None:
-            experts, shares = (one[experts_row, : self._batch.rows] for one in self._drawn)
-        yield from self._routed(part, experts, shares)
-
-    def _routed(self, part: MoePart, experts: Tensor, shares: Tensor) -> Iterator[PreparedLaunch]:
-        dims, rows = self._dims, self._rows
         latent = rows.front[:, : dims.latent_size]
-        packed = part.experts
-        config = experts_config(dims, 1, rows=self._batch.rows, wide_scales=packed.wide_scales)
-        yield PreparedLaunch(
-            "experts",
-            partial(
-                run_experts,
-                latent,
-                experts,
-                shares,
-                packed,
-                self._workspace,
-                rows.summed,
-                config=config,
-            ),
-        )
+        yield self._routed(part.experts, latent, experts_row)
         # The latent row has been used: its normalised sum takes its place beside the shared part.
         yield PreparedLaunch(
             "latent_norm",
@@ -127,4 +108,26 @@ class FeedForwardLaunches:
         yield PreparedLaunch(
             "projection tail",
             partial(project, rows.front, part.tail, rows.pending),
+        )
+
+    def _routed(self, packed: PackedExperts, latent: Tensor, experts_row: int) -> PreparedLaunch:
+        """Experts that were chosen, or drawn."""
+        rows = self._rows
+        experts, shares = rows.experts[experts_row], rows.shares[experts_row]
+        if self._drawn is not None:
+            experts, shares = (one[experts_row, : self._batch.rows] for one in self._drawn)
+        wide = packed.wide_scales
+        config = experts_config(self._dims, 1, rows=self._batch.rows, wide_scales=wide)
+        return PreparedLaunch(
+            "experts",
+            partial(
+                run_experts,
+                latent,
+                experts,
+                shares,
+                packed,
+                self._workspace,
+                rows.summed,
+                config=config,
+            ),
         )

@@ -18,6 +18,7 @@ from k3decode.decode.layer_weights import (
     DensePart,
     KdaPart,
     ModelEnds,
+    OwnMoePart,
     ReadingPoint,
 )
 from k3decode.decode.prepared_launch import PreparedLaunch
@@ -96,6 +97,11 @@ class StepLaunches:
         )
         if isinstance(layer.feed_forward, DensePart):
             yield from self._feed_forward.dense(layer.feed_forward)
+        elif isinstance(layer.feed_forward, OwnMoePart):
+            raise TypeError(
+                f"layer {number}: expected weights that read router and latent projections whole, "
+                "found a rank's own rows: give the executor exchanges"
+            )
         else:
             yield from self._feed_forward.moe(layer.feed_forward, experts_row)
 

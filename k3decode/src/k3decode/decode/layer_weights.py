@@ -17,6 +17,7 @@ __all__ = [
     "MlaPart",
     "ModelEnds",
     "MoePart",
+    "OwnMoePart",
     "ReadingPoint",
 ]
 
@@ -88,6 +89,26 @@ class MoePart:
 
 
 @dataclass(frozen=True)
+class OwnMoePart:
+    """A latent MoE part of a rank that reads its own rows of everything.
+
+    What it gets of its peers: logits, latent row and the shared expert's activation as a whole, in
+    front of the experts, and the other columns of the output behind them. The sum over the experts
+    is added up over the ranks. With N ranks:
+    """
+
+    front: Tensor
+    """[router E / N | latent down L / N | shared gate and up in turn 2 S, D]"""
+    correction_bias: Tensor
+    """FP32 [E]"""
+    experts: PackedExperts
+    latent_norm: Tensor
+    """[L]"""
+    tail: Tensor
+    """Rows of latent up and of the whole shared down side by side, [D / N, L + N S]."""
+
+
+@dataclass(frozen=True)
 class DecodeLayer:
     """One decoder layer."""
 
@@ -96,7 +117,7 @@ class DecodeLayer:
     before: ReadingPoint
     attention: KdaPart | MlaPart
     after: ReadingPoint
-    feed_forward: DensePart | MoePart
+    feed_forward: DensePart | MoePart | OwnMoePart
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from k3decode.decode.layer_weights import (
     KdaPart,
     MlaPart,
     MoePart,
+    OwnMoePart,
     ReadingPoint,
 )
 from k3decode.dims import K3Dims
@@ -23,7 +24,7 @@ from k3decode.ops.experts.packing import pack_experts
 from k3decode.ops.kda.launch import KdaStepWeights
 from k3decode.ops.projection.reference import interleave_gate_up
 
-__all__ = ["ExpertBytes", "pack_layer", "reading_point"]
+__all__ = ["ExpertBytes", "OwnRows", "pack_layer", "reading_point"]
 
 _PACKED_ROW_MULTIPLE = 16
 
@@ -42,8 +43,26 @@ class ExpertBytes:
     """[E, L, I / 32]"""
 
 
+@dataclass(frozen=True)
+class OwnRows:
+    """Which rows of router, latent projections and shared expert a rank reads."""
+
+    rank: int
+    ranks: int
+
+    def of(self, weight: Tensor) -> Tensor:
+        """The rank's rows."""
+        share = weight.shape[0] // self.ranks
+        return weight[self.rank * share : (self.rank + 1) * share]
+
+
 def pack_layer(
-    tensors: Mapping[str, Tensor], experts: ExpertBytes | None, dims: K3Dims, number: int
+    tensors: Mapping[str, Tensor],
+    experts: ExpertBytes | None,
+    dims: K3Dims,
+    number: int,
+    *,
+    own: OwnRows | None = None,
 ) -> DecodeLayer:
     """Pack one layer.
 
@@ -52,6 +71,8 @@ def pack_layer(
         experts: of an MoE layer; None for a dense layer.
         dims: widths of the tensors.
         number: 0-based layer number.
+        own: which rows of an MoE part are the rank's, whose tensors then are router, latent
+            projections and shared expert of all ranks; None for one that reads what it is given.
 
     Raises:
         KeyError: a tensor is missing.
@@ -67,8 +88,16 @@ def pack_layer(
         before=reading_point(tensors, "self_attention_res", "input_layernorm"),
         attention=_mla(tensors, dims) if dims.is_mla(number) else _kda(tensors),
         after=reading_point(tensors, "mlp_res", "post_attention_layernorm"),
-        feed_forward=_dense(tensors) if experts is None else _moe(tensors, experts),
+        feed_forward=_feed_forward(tensors, experts, own),
     )
+
+
+def _feed_forward(
+    tensors: Mapping[str, Tensor], experts: ExpertBytes | None, own: OwnRows | None
+) -> DensePart | MoePart | OwnMoePart:
+    if experts is None:
+        return _dense(tensors)
+    return _moe(tensors, experts) if own is None else _own_moe(tensors, experts, own)
 
 
 def reading_point(tensors: Mapping[str, Tensor], name: str, output_norm: str) -> ReadingPoint:
@@ -137,4 +166,21 @@ def _moe(tensors: Mapping[str, Tensor], experts: ExpertBytes) -> MoePart:
         experts=pack_experts(experts.w13, experts.w13_scales, experts.w2, experts.w2_scales),
         latent_norm=tensors[f"{part}routed_expert_norm.weight"],
         tail=torch.cat([tensors[name] for name in tail], dim=1),
+    )
+
+
+def _own_moe(tensors: Mapping[str, Tensor], experts: ExpertBytes, own: OwnRows) -> OwnMoePart:
+    part = "block_sparse_moe."
+    shared = [
+        own.of(tensors[f"{part}shared_experts.{name}_proj.weight"]) for name in ("gate", "up")
+    ]
+    router = own.of(tensors[f"{part}gate.weight"])
+    latent_down = own.of(tensors[f"{part}routed_expert_down_proj.weight"])
+    tail = [f"{part}routed_expert_up_proj.weight", f"{part}shared_experts.down_proj.weight"]
+    return OwnMoePart(
+        front=torch.cat([router, latent_down, interleave_gate_up(*shared)]),
+        correction_bias=tensors[f"{part}gate.e_score_correction_bias"].float(),
+        experts=pack_experts(experts.w13, experts.w13_scales, experts.w2, experts.w2_scales),
+        latent_norm=tensors[f"{part}routed_expert_norm.weight"],
+        tail=torch.cat([own.of(tensors[name]) for name in tail], dim=1),
     )

@@ -62,9 +62,14 @@ def _layers(options: Any, dims: K3Dims, device: torch.device) -> Iterator[dict[s
 def _wholes(options: Any, dims: K3Dims, device: torch.device) -> Iterator[dict[str, Any]]:
     batches = [Batch(tokens=options.tokens, requests=requests) for requests in options.batch]
     for record in check_whole(
-        dims, layers=options.whole_layers, batches=batches, seed=options.seed, device=device
+        dims,
+        layers=options.whole_layers,
+        batches=batches,
+        seed=options.seed,
+        device=device,
+        peers_of=options.ranks if options.peers else 0,
     ):
-        yield {"check": "whole", "ranks": options.ranks, **record}
+        yield {"check": "whole", "ranks": options.ranks, "peers": options.peers, **record}
 
 
 def _options(arguments: Sequence[str] | None) -> Any:
@@ -77,6 +82,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--tokens", type=int, default=1, help="of each request in a step, 1 to 8")
     parser.add_argument("--whole-layers", type=int, default=13, help="layers of one graph")
     parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="its requests")
+    parser.add_argument("--peers", action="store_true", help="whole graphs of a rank with peers")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():

@@ -1,6 +1,7 @@
 """Many layers in one graph against the same launches one at a time: the bits must be equal."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,8 +9,9 @@ from torch import Tensor
 
 from k3decode.decode.batches import Batch
 from k3decode.decode.buffers import DecodeState, allocate_state
+from k3decode.decode.exchanges import allocate_exchanges
 from k3decode.decode.executor import DecodeExecutor
-from k3decode.decode.packing import pack_layer
+from k3decode.decode.packing import OwnRows, pack_layer
 from k3decode.decode.random_weights import random_ends, random_layer
 from k3decode.dims import K3Dims
 
@@ -27,6 +29,7 @@ def random_executor(
     seed: int,
     device: torch.device,
     tokens: int = 1,
+    peers_of: int = 0,
 ) -> DecodeExecutor:
     """An executor with its own random weights in every layer.
 
@@ -38,14 +41,21 @@ def random_executor(
         seed: equal seeds give equal weights.
         device: where.
         tokens: rows of each request.
+        peers_of: ranks of which this is one, that reads its own rows and exchanges the rest with
+            stand-ins; 0 for a rank without peers.
     """
-    packed = []
+    packed, own, exchanges, wide = [], None, None, dims
+    if peers_of:
+        own = OwnRows(rank=peers_of // 2 - 1, ranks=peers_of)
+        wide = replace(dims, shared_intermediate_size=peers_of * dims.shared_intermediate_size)
+        exchanges = allocate_exchanges(dims, layers, rows, own.rank, own.ranks, device, seed)
     for number in range(layers):
-        tensors, experts = random_layer(dims, number, seed, device)
-        packed.append(pack_layer(tensors, experts, dims, number))
+        tensors, experts = random_layer(wide, number, seed, device)
+        packed.append(pack_layer(tensors, experts, dims, number, own=own))
     batch = Batch(tokens=tokens, requests=rows // tokens)
     state = allocate_state(dims, range(layers), batch, device, context=context)
-    return DecodeExecutor(dims, packed, state, ends=random_ends(dims, seed, device))
+    ends = random_ends(dims, seed, device)
+    return DecodeExecutor(dims, packed, state, ends=ends, exchanges=exchanges)
 
 
 def begin_step(
@@ -81,9 +91,19 @@ def begin_step(
 
 
 def check_whole(
-    dims: K3Dims, *, layers: int, batches: list[Batch], seed: int, device: torch.device
+    dims: K3Dims,
+    *,
+    layers: int,
+    batches: list[Batch],
+    seed: int,
+    device: torch.device,
+    peers_of: int = 0,
 ) -> Iterator[dict[str, Any]]:
-    """Check batches of equally many tokens one after the other; yields lines of results."""
+    """Check batches of equally many tokens one after the other; yields lines of results.
+
+    With peers (see `random_executor`) they bring everything before the launches that are run one
+    at a time, and meanwhile in a replay.
+    """
     if not batches:
         return
     context = 200
@@ -95,6 +115,7 @@ def check_whole(
         seed=seed,
         device=device,
         tokens=batches[0].tokens,
+        peers_of=peers_of,
     )
     for batch in batches:
         rows = batch.rows
@@ -106,6 +127,8 @@ def check_whole(
             torch.cuda.synchronize()
 
         begin()
+        if (bring := executor.peers(batch)) is not None:
+            bring()
         for launch in captured.launches:
             launch.run()
             torch.cuda.synchronize()
@@ -115,6 +138,8 @@ def check_whole(
             begin()
             captured.graph.replay()
             torch.cuda.synchronize()
+            if executor.exchanges is not None:
+                executor.exchanges.check()
             found = _written(executor, rows)
             different |= {n for n, t in found.items() if not _same_bits(t, expected[n])}
         finite = bool(torch.isfinite(expected["vocabulary"]).all())

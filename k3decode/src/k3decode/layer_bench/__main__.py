@@ -6,6 +6,10 @@ a layer, AttnRes and norms inside, embedding, the dense layer 0 of the mix and t
 Beside it stand the bytes that these layers must move, at 4.3 TB/s and in the time that this GPU
 takes in the same run only to read as many. Each batch has one draw of experts; how many differ is
 printed.
+
+With `--peers` the rank reads its own rows of router and latent projections and exchanges the rest
+through mailboxes, whose peers are stand-ins on the same GPU (comm/stand_in.py): the time has no
+link in it, neither latency nor bandwidth.
 """
 
 import argparse
@@ -22,7 +26,7 @@ import torch
 
 from k3decode.circumstances import circumstances
 from k3decode.decode.batches import Batch
-from k3decode.decode.executor import CapturedStep, DecodeExecutor, capture
+from k3decode.decode.executor import CapturedStep, DecodeExecutor
 from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import begin_step, random_executor
 from k3decode.dims import K3Dims
@@ -64,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed=options.seed,
         device=device,
         tokens=options.tokens,
+        peers_of=options.ranks if options.peers else 0,
     )
     if options.draw != "router":
         shape = (deep, most_rows, dims.num_experts_per_token)
@@ -77,10 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         batch = Batch(tokens=options.tokens, requests=requests)
         begin = partial(begin_step, executor, batch, context=options.context, seed=options.seed)
         begin(live=requests)
-        stacks = [capture(executor.launches(batch, depth)) for depth in (deep, shallow)]
+        stacks = [executor.capture(batch, depth) for depth in (deep, shallow)]
         begin(live=requests)
         with ClockLog() as clocks:
             times = _taking_turns(stacks, options.replays)
+        if executor.exchanges is not None:
+            executor.exchanges.check()
         floor = _floor(executor, batch, options, reads)
         layer = per_layer_us(times[0], times[1], deep - shallow)
         record = {
@@ -88,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "tokens": batch.tokens,
             "stack": options.stack,
             "ranks": options.ranks,
+            "peers": "stand-ins, no link" if options.peers else "none",
             "depths": [deep, shallow],
             "context": options.context,
             "draw": options.draw,
@@ -106,7 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _floor(executor: DecodeExecutor, batch: Batch, options: Any, reads: ReadRate) -> dict[str, Any]:
     deep, shallow = options.depths
-    step = StepShape(requests=batch.requests, context=options.context, tokens=batch.tokens)
+    step = StepShape(
+        requests=batch.requests,
+        context=options.context,
+        tokens=batch.tokens,
+        peers_of=options.ranks if options.peers else 1,
+    )
     routed = executor.buffers.experts if executor.drawn is None else executor.drawn[0]
     chosen = routed[shallow:deep, : batch.rows]
     distinct = [
@@ -157,6 +170,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser = argparse.ArgumentParser(prog="python -m k3decode.layer_bench", description=__doc__)
     parser.add_argument("--commit", required=True, help="commit of the code that runs")
     parser.add_argument("--ranks", type=int, default=8, help="time the shard of one of so many")
+    parser.add_argument("--peers", action="store_true", help="own rows only, with polled stand-ins")
     parser.add_argument("--depths", type=int, nargs=2, default=[29, 13], help="deep and shallow")
     parser.add_argument("--stack", choices=STACKS, default="mix", help="which layers")
     parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="requests")

@@ -23,13 +23,15 @@ class StepShape:
     """Tokens of each request, those of this step included."""
     tokens: int = 1
     """Rows of each request."""
+    peers_of: int = 1
+    """Ranks that share router and latent projections; 1 reads them whole."""
 
 
 def layer_bytes(dims: K3Dims, number: int, step: StepShape, *, distinct_experts: int) -> int:
     """Bytes read and written.
 
     Args:
-        dims: widths of the rank, which reads router and latent projections whole.
+        dims: widths of the rank.
         number: 0-based layer number.
         step: the step.
         distinct_experts: routed experts that at least one row chose; 0 for a dense layer.
@@ -37,7 +39,7 @@ def layer_bytes(dims: K3Dims, number: int, step: StepShape, *, distinct_experts:
     attention = _mla(dims, step) if dims.is_mla(number) else _kda(dims, step)
     if dims.is_dense(number):
         return attention + 3 * _BF16_BYTES * dims.hidden_size * dims.dense_intermediate_size
-    return attention + _moe(dims, distinct_experts)
+    return attention + _moe(dims, distinct_experts, step.peers_of)
 
 
 def _kda(dims: K3Dims, step: StepShape) -> int:
@@ -66,9 +68,9 @@ def _mla(dims: K3Dims, step: StepShape) -> int:
     return weights + _BF16_BYTES * dims.mla_row * step.requests * (step.context + step.tokens)
 
 
-def _moe(dims: K3Dims, distinct_experts: int) -> int:
+def _moe(dims: K3Dims, distinct_experts: int, peers_of: int) -> int:
     hidden, latent, shared = dims.hidden_size, dims.latent_size, dims.shared_intermediate_size
     expert_weights = 3 * latent * dims.expert_intermediate_size
     expert = expert_weights // 2 + expert_weights // MXFP4_GROUP
-    whole = dims.num_experts + 2 * latent + 3 * shared
-    return _BF16_BYTES * hidden * whole + distinct_experts * expert
+    dense = (dims.num_experts + 2 * latent) // peers_of + 3 * shared
+    return _BF16_BYTES * hidden * dense + distinct_experts * expert

@@ -14,6 +14,7 @@ FP32_VECTOR = 4
 
 _MAX_RANKS = 16
 _WARP_SIZE = 32
+_CTA_EXPERTS = _WARP_SIZE * FP32_VECTOR
 
 
 @dataclass(frozen=True)
@@ -25,18 +26,28 @@ class ExchangeRouteConfig(RouterConfig):
     """Widths of the BF16 rows that lie side by side, of all ranks: latent and shared activation."""
 
     def __post_init__(self) -> None:
+        if self.num_experts % _CTA_EXPERTS:
+            raise ValueError(
+                f"expected experts in a multiple of {_CTA_EXPERTS}, found {self.num_experts}: each "
+                f"lane of a warp gathers the logits of {FP32_VECTOR}"
+            )
         super().__post_init__()
         if not 2 <= self.ranks <= _MAX_RANKS:  # noqa: PLR2004
             raise ValueError(f"expected 2 to {_MAX_RANKS} ranks, found {self.ranks}")
-        if self.experts_per_lane != FP32_VECTOR or self.num_experts % (self.ranks * FP32_VECTOR):
+        if self.num_experts % (self.ranks * FP32_VECTOR):
             raise ValueError(
-                f"expected {FP32_VECTOR} logits for each lane of the CTA, all of one rank, found "
+                f"expected lanes whose {FP32_VECTOR} logits are of one rank, found "
                 f"{self.num_experts} experts on {self.ranks} ranks"
             )
         if not self.parts or any(width % (self.ranks * VECTOR_WIDTH) for width in self.parts):
             raise ValueError(
                 f"expected parts whose vectors {self.ranks} ranks share evenly, found {self.parts}"
             )
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA: every lane has one access of logits."""
+        return self.num_experts // _CTA_EXPERTS
 
     @property
     def threads(self) -> int:

@@ -41,6 +41,9 @@ def k3_projections(dims: K3Dims) -> dict[str, ProjectionShape]:
         for kind in kinds
         for name, shape in kind(dims, dims.shard(ranks)).items()
     }
+    for ranks in (8, 16):
+        shapes = _exchanged_moe(dims, dims.shard(ranks))
+        found |= {f"tp{ranks}_{name}": shape for name, shape in shapes.items()}
     experts, hidden = dims.num_experts, dims.hidden_size
     found["whole_router_latent"] = ProjectionShape(
         experts + dims.latent_size, hidden, fp32_rows=experts
@@ -102,6 +105,23 @@ def _whole_moe(dims: K3Dims, shard: K3Shard) -> dict[str, ProjectionShape]:
             plain_rows=plain,
         ),
         "whole_tail": ProjectionShape(dims.hidden_size, dims.latent_size + shared),
+    }
+
+
+def _exchanged_moe(dims: K3Dims, shard: K3Shard) -> dict[str, ProjectionShape]:
+    """A rank's rows of everything: their inputs are gathered, and so are their outputs."""
+    plain = shard.num_experts + shard.latent_size
+    return {
+        "own_front": ProjectionShape(
+            plain + 2 * shard.shared_intermediate_size,
+            dims.hidden_size,
+            fp32_rows=shard.num_experts,
+            situ=True,
+            plain_rows=plain,
+        ),
+        "own_tail": ProjectionShape(
+            shard.hidden_size, dims.latent_size + dims.shared_intermediate_size
+        ),
     }
 
 
