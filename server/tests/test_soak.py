@@ -1,10 +1,19 @@
 """A seeded share of the load and the faults; `make soak` runs all of it."""
 
 from pathlib import Path
+from typing import Final, Literal
 
+import pytest
+
+from k3server_testing.soak.full_disk import run_full_disk
 from k3server_testing.soak.kills import run_kills
+from k3server_testing.soak.malformed import run_malformed
+from k3server_testing.soak.outages import run_outages
 from k3server_testing.soak.pages import run_pages
+from k3server_testing.soak.stacks import Loss, StackName
 from k3server_testing.soak.uploads import run_uploads
+
+NOTHING: Final = Loss(lost=0, damaged=0, unknown=0)
 
 
 def test_uploads_at_once_lose_none_and_keep_no_half(tmp_path: Path) -> None:
@@ -14,14 +23,49 @@ def test_uploads_at_once_lose_none_and_keep_no_half(tmp_path: Path) -> None:
     assert found.peak_memory_bytes < 150_000_000
 
 
-def test_kill_at_random_moments_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    found = run_kills(tmp_path, kills=2, seed=1)
-    assert (found.kills, found.acknowledged_after) == (2, 2)
-    assert (found.lost, found.damaged, found.refused) == (0, 0, 0)
+@pytest.mark.parametrize("stack", ["embedded", "full"])
+def test_kill_at_random_moments_loses_nothing_acknowledged(
+    tmp_path: Path, stack: StackName
+) -> None:
+    found = run_kills(tmp_path, stack=stack, kills=1, seed=1)
+    assert (found.kills, found.acknowledged_after, found.refused) == (1, 1, 0)
+    assert found.loss == NOTHING
+    assert not found.answers.keys() - {"200", "201", "none"}
 
 
-def test_pages_answer_with_a_thousand_submissions(tmp_path: Path) -> None:
-    found = run_pages(tmp_path, count=1000, requests=20, seed=1)
+@pytest.mark.parametrize("what", ["database", "store"])
+def test_service_that_goes_away_is_a_problem_and_loses_nothing(
+    tmp_path: Path, what: Literal["database", "store"]
+) -> None:
+    found = run_outages(tmp_path, what=what, outages=1, seed=1)
+    assert found.acknowledged > 0
+    assert (found.refused, found.loss) == (0, NOTHING)
+    assert not found.answers.keys() - {"200", "201", "503"}
+
+
+def test_full_disk_is_a_problem_and_loses_nothing(tmp_path: Path) -> None:
+    try:
+        found = run_full_disk(
+            tmp_path / "data", stack="embedded", rounds=2, most_room_bytes=200_000, seed=1
+        )
+    except RuntimeError as error:
+        # Who may not mount is told; tests of the adapters say what they do on a full disk.
+        assert str(error).startswith("Expected to mount a disk")
+        return
+    assert found.acknowledged_in_little_room + found.acknowledged_later == 2
+    assert (found.refused, found.leftovers, found.loss) == (0, 0, NOTHING)
+    assert not found.answers.keys() - {"200", "201", "507"}
+
+
+def test_malformed_bundles_are_all_refused(tmp_path: Path) -> None:
+    found = run_malformed(tmp_path, count=1000, sent=2, processes=1, first=100_000)
+    assert (found.bundles, found.accepted, found.tracebacks) == (1000, 0, 0)
+    assert len(found.kinds) == 7
+    assert (found.sent, found.statuses, found.indexed) == (2, {"422": 2}, 0)
+
+
+def test_pages_answer_with_submissions_in_the_index(tmp_path: Path) -> None:
+    found = run_pages(tmp_path, count=300, requests=10, seed=1)
     assert set(found.p99_ms) == {"front", "older", "pull", "compare", "submission", "search"}
     # Generous: machines of CI are shared. The number of `make soak` is the one that counts.
     assert max(found.p50_ms.values()) < 500

@@ -8,7 +8,6 @@ cas/ always has its whole content, whatever moment the process died at. One proc
 use a folder; the command line takes a lock for that.
 """
 
-import errno
 import hashlib
 import os
 import tempfile
@@ -16,13 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Literal, NoReturn
+from typing import BinaryIO, Literal
 
+from k3server.adapters.full_disk import full_is_told
 from k3server.ports import DigestMismatchError, StoredBlob, StoreFullError
 
 __all__ = ["FilesystemStore"]
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class FilesystemStore:
@@ -47,10 +45,8 @@ class FilesystemStore:
 
     def begin(self, sha256: str) -> "_IncomingFile":
         """Start to receive a blob."""
-        try:
+        with full_is_told():
             descriptor, name = tempfile.mkstemp(dir=self._incoming, prefix=f"{sha256[:16]}-")
-        except OSError as error:
-            _raise_full(error)
         return _IncomingFile(os.fdopen(descriptor, "wb"), Path(name), self._path(sha256), sha256)
 
     def size(self, sha256: str) -> int | None:
@@ -121,10 +117,11 @@ class _IncomingFile:
         """Append bytes."""
         self._hash.update(data)
         try:
-            self._file.write(data)
-        except OSError as error:
+            with full_is_told():
+                self._file.write(data)
+        except (OSError, StoreFullError):
             self.discard()
-            _raise_full(error)
+            raise
 
     def commit(self) -> Literal["created", "existing"]:
         """Check the digest, force the content to disk, then make the name visible."""
@@ -132,12 +129,11 @@ class _IncomingFile:
         try:
             if found != self._expected:
                 raise DigestMismatchError(self._expected, found)
-            self._file.flush()
-            os.fchmod(self._file.fileno(), 0o444)
-            os.fsync(self._file.fileno())
-            return self._link()
-        except OSError as error:
-            _raise_full(error)
+            with full_is_told():
+                self._file.flush()
+                os.fchmod(self._file.fileno(), 0o444)
+                os.fsync(self._file.fileno())
+                return self._link()
         finally:
             self.discard()
 
@@ -167,9 +163,3 @@ def _force_to_disk(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _raise_full(error: OSError) -> NoReturn:
-    if error.errno in _FULL:
-        raise StoreFullError(str(error)) from error
-    raise error

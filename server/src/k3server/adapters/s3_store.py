@@ -9,16 +9,18 @@ checks nothing each object is read again before it counts as stored.
 import base64
 import hashlib
 import logging
+import os
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, cast
+from typing import IO, Any, BinaryIO, Final, Literal, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from k3server.adapters.full_disk import full_is_told
 from k3server.adapters.s3_client import S3Location, code_of, make_client, starting, translated
 from k3server.adapters.s3_probe import Capabilities, probe
 from k3server.ports import DigestMismatchError, StoredBlob, StoreUnavailableError
@@ -84,16 +86,25 @@ class S3Store:
     @contextmanager
     def materialise(self, sha256: str) -> Iterator[Path]:
         """A local copy, hashed while it is made."""
-        with tempfile.NamedTemporaryFile(dir=self._spool, suffix=".k3b") as file:
-            found = hashlib.sha256()
-            with translated(sha256), self.open(sha256) as body:
-                while piece := body.read(_PIECE_BYTES):
-                    found.update(piece)
-                    file.write(piece)
-            if found.hexdigest() != sha256:
-                raise StoreUnavailableError(f"The object store gave other bytes for {sha256}.")
-            file.flush()
-            yield Path(file.name)
+        with full_is_told():
+            descriptor, name = tempfile.mkstemp(dir=self._spool, suffix=".k3b")
+        path = Path(name)
+        try:
+            # Without a buffer: closing one on a full disk would fail a second time.
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                self._copy(sha256, file)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _copy(self, sha256: str, file: IO[bytes]) -> None:
+        found = hashlib.sha256()
+        with translated(sha256), self.open(sha256) as body:
+            while piece := body.read(_PIECE_BYTES):
+                found.update(piece)
+                _write(file, piece)
+        if found.hexdigest() != sha256:
+            raise StoreUnavailableError(f"The object store gave other bytes for {sha256}.")
 
     def iterate(self) -> Iterator[StoredBlob]:
         """Every stored blob, by digest."""
@@ -247,6 +258,13 @@ class _IncomingObject:
         if found.hexdigest() != self._expected:
             self._client.delete_object(**self._where)
             raise StoreUnavailableError(f"The object store kept other bytes for {self._expected}.")
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    left = memoryview(data)
+    with full_is_told():
+        while left:
+            left = left[file.write(left) :]
 
 
 def _key(sha256: str) -> str:

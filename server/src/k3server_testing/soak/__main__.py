@@ -14,16 +14,31 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from k3server_testing.soak.full_disk import run_full_disk
 from k3server_testing.soak.kills import run_kills
+from k3server_testing.soak.malformed import run_malformed
+from k3server_testing.soak.outages import run_outages
 from k3server_testing.soak.pages import run_pages
 from k3server_testing.soak.uploads import run_uploads
 
 __all__ = ["main"]
 
 _SEED: Final = 20261130
+_PARTS: Final = (
+    "pages",
+    "uploads",
+    "full-disk-embedded",
+    "full-disk-full",
+    "outages-database",
+    "outages-store",
+    "kills-embedded",
+    "kills-full",
+    "malformed",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,43 +47,67 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         Exit status.
     """
-    parser = argparse.ArgumentParser(prog="python -m k3server_testing.soak", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="file of the results")
-    parser.add_argument("--commit", default="unknown", help="what was measured")
-    parser.add_argument("--only", action="append", choices=("uploads", "kills", "pages"))
-    parser.add_argument("--uploads", type=int, default=200)
-    parser.add_argument("--upload-mib", type=int, default=50)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--submissions", type=int, default=100_000)
-    parser.add_argument("--requests", type=int, default=1000, help="requests per page")
-    chosen = parser.parse_args(arguments)
-    parts: dict[str, Callable[[Path], Any]] = {
-        "uploads": lambda folder: run_uploads(
-            folder,
-            uploads=chosen.uploads,
-            cut=max(1, chosen.uploads // 100),
-            size_bytes=chosen.upload_mib << 20,
-            seed=_SEED,
-        ),
-        "kills": lambda folder: run_kills(folder, kills=chosen.kills, seed=_SEED),
-        "pages": lambda folder: run_pages(
-            folder, count=chosen.submissions, requests=chosen.requests, seed=_SEED
-        ),
-    }
+    chosen = _flags().parse_args(arguments)
+    parts = _parts(chosen)
     results: dict[str, Any] = {}
     if chosen.out.exists():
         results = json.loads(chosen.out.read_text())
-    for name in chosen.only or parts:
+    for name in chosen.only or _PARTS:
         folder = Path(tempfile.mkdtemp(prefix=f"k3-soak-{name}-"))
         started = time.monotonic()
         try:
-            found = asdict(parts[name](folder))
+            found = asdict(parts[name](folder / "data"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         results[name] = {**found, **_birth(chosen.commit, time.monotonic() - started)}
         sys.stderr.write(f"{name}: {json.dumps(results[name])}\n")
         chosen.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     return 0
+
+
+def _flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m k3server_testing.soak", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="file of the results")
+    parser.add_argument("--commit", default="unknown", help="what was measured")
+    parser.add_argument("--only", action="append", choices=_PARTS, help="repeatable")
+    parser.add_argument("--uploads", type=int, default=200)
+    parser.add_argument("--upload-mib", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=200, help="on each stack")
+    parser.add_argument("--outages", type=int, default=20, help="of the database, of the store")
+    parser.add_argument("--full-disks", type=int, default=100, help="on each stack")
+    parser.add_argument("--malformed", type=int, default=100_000)
+    parser.add_argument("--malformed-sent", type=int, default=200, help="of those, to a registry")
+    parser.add_argument("--submissions", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=1000, help="requests per page")
+    return parser
+
+
+def _parts(chosen: argparse.Namespace) -> dict[str, Callable[[Path], Any]]:
+    kills = partial(run_kills, kills=chosen.kills, seed=_SEED)
+    outages = partial(run_outages, outages=chosen.outages, seed=_SEED)
+    full_disk = partial(run_full_disk, rounds=chosen.full_disks, seed=_SEED)
+    return {
+        "pages": partial(run_pages, count=chosen.submissions, requests=chosen.requests, seed=_SEED),
+        "uploads": partial(
+            run_uploads,
+            uploads=chosen.uploads,
+            cut=max(1, chosen.uploads // 100),
+            size_bytes=chosen.upload_mib << 20,
+            seed=_SEED,
+        ),
+        "full-disk-embedded": partial(full_disk, stack="embedded", most_room_bytes=200_000),
+        "full-disk-full": partial(full_disk, stack="full", most_room_bytes=40_000),
+        "outages-database": partial(outages, what="database"),
+        "outages-store": partial(outages, what="store"),
+        "kills-embedded": partial(kills, stack="embedded"),
+        "kills-full": partial(kills, stack="full"),
+        "malformed": partial(
+            run_malformed,
+            count=chosen.malformed,
+            sent=chosen.malformed_sent,
+            processes=len(os.sched_getaffinity(0)),
+        ),
+    }
 
 
 def _birth(commit: str, wall_s: float) -> dict[str, Any]:
