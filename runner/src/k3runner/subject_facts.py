@@ -22,6 +22,7 @@ from k3runner.node_facts import read_node_facts
 from k3runner.package_plan import package_of
 from k3runner.plan import EXTERNAL_SUBJECT
 from k3runner.settings import RunConfig
+from k3runner.shadowed_files import shadow_remarks
 from k3runner.subjects.definition import EngineLaunch
 
 __all__ = ["Facts", "read_facts", "refuse_changed"]
@@ -69,7 +70,8 @@ def read_facts(
         remarks = ("The server was not started by the runner: its build could not be checked.",)
     else:
         installed = read_installed_engine(config.subject.engine, config.engine_python)
-        engine, remarks = installed.build, installed.remarks
+        brought = shadow_remarks(config.subject.arms, config.engine_python)
+        engine, remarks = installed.build, installed.remarks + brought
         model = read_model_identity(config.subject.model, config.model_folder)
     tree = read_image_tree(config.image.digest)
     return Facts(
