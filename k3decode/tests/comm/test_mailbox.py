@@ -110,28 +110,44 @@ def test_stand_ins_bring_the_same_rows_to_each_place() -> None:
 
 
 def test_configs_refuse_ranks_that_do_not_fit() -> None:
-    attn_res = {
-        "hidden_size": 7168,
-        "blocks": 1,
-        "write_block": None,
-        "reset": False,
-        "output_norm": True,
-        "eps": 1e-5,
-    }
     with pytest.raises(ValueError, match="2 to 16 ranks, found 17"):
-        ExchangeAttnResConfig(**attn_res, has_pending=True, ranks=17)
+        _attn_res_config(ranks=17)
     with pytest.raises(ValueError, match="a variant without one"):
-        ExchangeAttnResConfig(**attn_res, has_pending=False)
+        _attn_res_config(has_pending=False)
     with pytest.raises(ValueError, match="ranks that divide 896 vectors, found 3"):
-        ExchangeAttnResConfig(**attn_res, has_pending=True, ranks=3)
+        _attn_res_config(ranks=3)
     with pytest.raises(ValueError, match="2 to 16 ranks, found 1"):
         ExchangeLatentNormConfig(width=3584, eps=1e-5, ranks=1)
-    router = {"num_experts": 896, "experts_per_token": 16, "scaling_factor": 1.0}
     with pytest.raises(ValueError, match="2 to 16 ranks, found 32"):
-        ExchangeRouteConfig(**router, ranks=32, parts=(512,))
+        _route_config(ranks=32, parts=(512,))
     with pytest.raises(ValueError, match="multiple of 128, found 960"):
-        ExchangeRouteConfig(**{**router, "num_experts": 960}, parts=(512,))
+        _route_config(num_experts=960, parts=(512,))
     with pytest.raises(ValueError, match="896 experts on 3 ranks"):
-        ExchangeRouteConfig(**router, ranks=3, parts=(24,))
+        _route_config(ranks=3, parts=(24,))
     with pytest.raises(ValueError, match="8 ranks share evenly"):
-        ExchangeRouteConfig(**router, ranks=8, parts=(100,))
+        _route_config(parts=(100,))
+
+
+def _attn_res_config(*, ranks: int = 8, has_pending: bool = True) -> ExchangeAttnResConfig:
+    return ExchangeAttnResConfig(
+        hidden_size=7168,
+        blocks=1,
+        has_pending=has_pending,
+        write_block=None,
+        reset=False,
+        output_norm=True,
+        eps=1e-5,
+        ranks=ranks,
+    )
+
+
+def _route_config(
+    *, parts: tuple[int, ...], num_experts: int = 896, ranks: int = 8
+) -> ExchangeRouteConfig:
+    return ExchangeRouteConfig(
+        num_experts=num_experts,
+        experts_per_token=16,
+        scaling_factor=1.0,
+        ranks=ranks,
+        parts=parts,
+    )

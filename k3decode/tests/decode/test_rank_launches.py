@@ -87,10 +87,10 @@ def _bring(x: RankExchanges, number: int, inputs: LayerInputs) -> None:
         x.output.mailbox.words[0, 0] = words
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.usefixtures("torch_ops")
 def test_a_layer_gives_its_part_of_what_the_reference_gives(number: int) -> None:
-    """KDA behind a dense layer, KDA behind MoE, MLA at the start of a block."""
+    """KDA behind a dense layer, MLA behind MoE at the start of a block."""
     inputs = _inputs(number)
     tensors, experts = random_layer(WHOLE, number, 0, CPU)
     batch = Batch(tokens=1, requests=ROWS)

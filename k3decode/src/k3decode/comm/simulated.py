@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from k3decode.comm.mailbox import Mailbox, Place
+from k3decode.comm.mailbox import DEADLINE_CYCLES, Mailbox, Place
 from k3decode.tolerance import Judgement, judge_bitwise
 
 __all__ = ["Brought", "SimulatedPeers"]
@@ -37,7 +37,14 @@ class SimulatedPeers:
     """All ranks but one, whose launch is looked at."""
 
     def __init__(
-        self, brought: Sequence[Brought], *, slots: int, columns: int, rank: int, ranks: int
+        self,
+        brought: Sequence[Brought],
+        *,
+        slots: int,
+        columns: int,
+        rank: int,
+        ranks: int,
+        deadline: int = DEADLINE_CYCLES,
     ) -> None:
         """Say what every rank brings, this one included; it must do so itself.
 
@@ -47,7 +54,11 @@ class SimulatedPeers:
             columns: BF16 columns of a row.
             rank: the one that launches.
             ranks: how many there are.
+            deadline: after which the launch gives up, in cycles.
         """
+        self.silent: int | None = None
+        """A rank that brings nothing; None when all of them do."""
+        self._deadline = deadline
         self._brought = tuple(brought)
         self._shape = (slots, int(brought[0].words.shape[0]), columns)
         self._rank, self._ranks = rank, ranks
@@ -59,13 +70,23 @@ class SimulatedPeers:
         error = torch.zeros(1, dtype=torch.int64, device=device)
         mailboxes = [
             Mailbox.allocate(
-                places=1, slots=slots, rows=rows, columns=columns, rank=rank, error=error
+                places=1,
+                slots=slots,
+                rows=rows,
+                columns=columns,
+                rank=rank,
+                error=error,
+                deadline=self._deadline,
             )
             for rank in range(self._ranks)
         ]
         self._memories = [mailbox.words for mailbox in mailboxes]
         self._words = [one.words.to(device) for one in self._brought]
         self._place = mailboxes[self._rank].connected(self._memories).place(7, rows)
+        if device.type == "cuda":
+            # The first launch of a kernel waits for the device, on which a launch may be waiting.
+            self._deliver(lambda: torch.cuda._sleep(1))
+            self._place.words.fill_(-1)
         return self._place
 
     def run(self, launch: Callable[[], None]) -> None:
@@ -88,7 +109,8 @@ class SimulatedPeers:
         main.wait_stream(side)
 
     def _deliver(self, pause: Callable[[], None]) -> None:
-        order = [i for i, one in enumerate(self._brought) if one.rank != self._rank]
+        absent = {self._rank, self.silent}
+        order = [i for i, one in enumerate(self._brought) if one.rank not in absent]
         self._random.shuffle(order)
         for i in order:
             pause()

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from k3decode.circumstances import circumstances
+from k3decode.circumstances import circumstances, typed_command
 from k3decode.decode.batches import Batch
 from k3decode.decode.executor import CapturedStep, DecodeExecutor
 from k3decode.decode.shard import shard_dims
@@ -38,6 +38,7 @@ from k3decode.layer_bench.stacks import STACKS, stack_dims
 from k3decode.layer_bench.timeline import profile_replays, shares
 from k3decode.read_rate import ReadRate
 from k3decode.replay_times import event_time_us, replay_times_us
+from k3decode.turns import Turns
 
 __all__ = ["main"]
 
@@ -45,7 +46,7 @@ SCHEMA = "k3decode.layer_bench/1"
 _BATCHES = (1, 2, 3, 4, 5, 8, 9, 12, 16, 17, 32, 33, 48, 64)
 _FLOOR_BYTES_PER_US = 4.3e6
 _WARM_UP = 3
-_READ_BUFFER_BYTES = 8_000_000_000
+_READ_BUFFER_GB = 8.0
 _READ_COPIES = 8
 _PROFILED_REPLAYS = 5
 _READ_REPLAYS = 10
@@ -55,15 +56,32 @@ _replay_us = partial(replay_times_us, warm_up=_WARM_UP, replays=_READ_REPLAYS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
+    facts = circumstances(options.commit, typed_command("k3decode.layer_bench", arguments))
+    turns = Turns(options.turns)
+    batches = [Batch(tokens=options.tokens, requests=requests) for requests in options.batch]
+    with turns.together():
+        executor = _executor(options, batches)
+        device = executor.state.lengths.device
+        reads = ReadRate(device, _replay_us, buffer_bytes=int(1e9 * options.read_gigabytes))
+        stacks = [_captured(executor, batch, options) for batch in batches]
+    for batch, both in zip(batches, stacks, strict=True):
+        with turns.alone():
+            record = _timed(executor, batch, both, options, reads)
+            print(json.dumps({"schema": SCHEMA, **_rounded(record), **facts}), flush=True)
+            if batch.rows in options.timeline:
+                _print_timeline(both[0], batch.rows)
+    return 0
+
+
+def _executor(options: Any, batches: Sequence[Batch]) -> DecodeExecutor:
+    """Layers of the deep stack, and who chooses experts."""
     device = torch.device("cuda")
     dims = stack_dims(shard_dims(K3Dims(), options.ranks), options.stack)
-    deep, shallow = options.depths
-    most_rows = max(options.batch) * options.tokens
-    facts = circumstances(options.commit, "python -m k3decode.layer_bench")
+    layers, rows = options.depths[0], max(batches).rows
     executor = random_executor(
         dims,
-        layers=deep,
-        rows=most_rows,
+        layers=layers,
+        rows=rows,
         context=options.context,
         seed=options.seed,
         device=device,
@@ -71,45 +89,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
         peers_of=options.ranks if options.peers else 0,
     )
     if options.draw != "router":
-        shape = (deep, most_rows, dims.num_experts_per_token)
+        shape = (layers, rows, dims.num_experts_per_token)
         if options.draw == "trace":
             drawn = traced_experts(options.trace, shape, dims.num_experts, options.seed)
         else:
             drawn = drawn_experts(options.draw, shape, dims.num_experts, options.seed)
         executor.drawn = (drawn[0].to(device), drawn[1].to(device))
-    reads = ReadRate(device, _replay_us, buffer_bytes=_READ_BUFFER_BYTES)
-    for requests in options.batch:
-        batch = Batch(tokens=options.tokens, requests=requests)
-        begin = partial(begin_step, executor, batch, context=options.context, seed=options.seed)
-        begin(live=requests)
-        stacks = [executor.capture(batch, depth) for depth in (deep, shallow)]
-        begin(live=requests)
-        with ClockLog() as clocks:
-            times = _taking_turns(stacks, options.replays)
-        if executor.exchanges is not None:
-            executor.exchanges.check()
-        floor = _floor(executor, batch, options, reads)
-        layer = per_layer_us(times[0], times[1], deep - shallow)
-        record = {
-            "rows": batch.rows,
-            "tokens": batch.tokens,
-            "stack": options.stack,
-            "ranks": options.ranks,
-            "peers": "stand-ins, no link" if options.peers else "none",
-            "depths": [deep, shallow],
-            "context": options.context,
-            "draw": options.draw,
-            "kernels_per_layer": (stacks[0].kernels - stacks[1].kernels) / (deep - shallow),
-            **asdict(layer),
-            "step_us": [statistics.median(one) for one in times],
-            **floor,
-            "floor_ratio": layer.median_us / floor["floor_us"],
-            "clocks": clocks.facts(),
-        }
-        print(json.dumps({"schema": SCHEMA, **_rounded(record), **facts}), flush=True)
-        if batch.rows in options.timeline:
-            _print_timeline(stacks[0], batch.rows)
-    return 0
+    return executor
+
+
+def _captured(executor: DecodeExecutor, batch: Batch, options: Any) -> list[CapturedStep]:
+    """The deep stack and the shallow one."""
+    _begin(executor, batch, options)
+    return [executor.capture(batch, depth) for depth in options.depths]
+
+
+def _begin(executor: DecodeExecutor, batch: Batch, options: Any) -> None:
+    begin_step(executor, batch, context=options.context, live=batch.requests, seed=options.seed)
+
+
+def _timed(
+    executor: DecodeExecutor,
+    batch: Batch,
+    stacks: Sequence[CapturedStep],
+    options: Any,
+    reads: ReadRate,
+) -> dict[str, Any]:
+    """What a line of results says of a batch."""
+    deep, shallow = options.depths
+    _begin(executor, batch, options)
+    with ClockLog() as clocks:
+        times = _taking_turns(stacks, options.replays)
+    if executor.exchanges is not None:
+        executor.exchanges.check()
+    floor = _floor(executor, batch, options, reads)
+    layer = per_layer_us(times[0], times[1], deep - shallow)
+    return {
+        "rows": batch.rows,
+        "tokens": batch.tokens,
+        "stack": options.stack,
+        "ranks": options.ranks,
+        "peers": "stand-ins, no link" if options.peers else "none",
+        "depths": [deep, shallow],
+        "context": options.context,
+        "draw": options.draw,
+        "kernels_per_layer": (stacks[0].kernels - stacks[1].kernels) / (deep - shallow),
+        **asdict(layer),
+        "step_us": [statistics.median(one) for one in times],
+        **floor,
+        "floor_ratio": layer.median_us / floor["floor_us"],
+        "clocks": clocks.facts(),
+    }
 
 
 def _floor(executor: DecodeExecutor, batch: Batch, options: Any, reads: ReadRate) -> dict[str, Any]:
@@ -180,6 +210,10 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--timeline", type=int, nargs="*", default=[], help="rows to profile too")
     parser.add_argument("--draw", choices=DRAWS, default="uniform", help="who chose experts")
     parser.add_argument("--trace", type=Path, help="file of choices for --draw trace")
+    parser.add_argument("--turns", type=Path, metavar="FILE", help="shared by processes that time")
+    parser.add_argument(
+        "--read-gigabytes", type=float, default=_READ_BUFFER_GB, help="of the buffer that is read"
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     if (options.draw == "trace") != (options.trace is not None):

@@ -2,7 +2,7 @@
 
 Partial sums and gathered columns of 8 and 16 ranks, seen by the first, the last and one between,
 whose peers bring their words early, late and in any order. What is said of AttnRes' own cases holds
-here too. Not here: a rank that never comes, which `comm.failure_check` has.
+here too. Not here: a rank that never comes, which `comm/verify.py` has.
 """
 
 from collections.abc import Callable

@@ -20,8 +20,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "exchange_latent_norm",
         "sentinel_sent",
-        "return [_sendable(word) for word in found]",
-        "return list(found)",
+        "_OTHER_NAN = 0x7FFF7FFF",
+        "_OTHER_NAN = -1",
         file="../../device/mailbox_words.py",
     ),
     Mutant(
