@@ -63,8 +63,8 @@ class KdaConfig:
 
     @property
     def ctas_per_sm(self) -> int:
-        """CTAs whose registers fit an SM; with drafts a CTA keeps too much for two."""
-        return 2 * self.split if self.tokens == 1 else 1
+        """CTAs whose registers fit an SM; with drafts, or as one of several, a CTA keeps more."""
+        return 2 if self.tokens == 1 and self.split == 1 else self.split
 
     @property
     def cta_rows(self) -> int:

@@ -26,7 +26,12 @@ from cutlass import BFloat16, Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.cluster import store_to_peer
-from k3decode.device.prefetch import LINE_BYTES, prefetch_line
+from k3decode.device.prefetch import (
+    LINE_BYTES,
+    prefetch_line,
+    prefetch_span,
+    read_for_prefetch,
+)
 from k3decode.device.row_io import WARP_SIZE, read_vector, row_tensor, write_vector
 from k3decode.ops.kda.config import KdaConfig
 
@@ -142,15 +147,25 @@ class KdaKernel:
         sBeta = smem.allocate_tensor(Float32, cute.make_layout(c.tokens), 16)
         sPage = smem.allocate_tensor(Int32, cute.make_layout(c.tokens), 16)
         sSquares = smem.allocate_tensor(Float32, cute.make_layout(c.split), 16)
+        first_row = request * c.tokens
+        first = part * c.cta_rows + cute.arch.warp_idx() * c.rows_per_warp
         self._prefetch_weights(mFb, mConvWeight, head, part, tid)
-        if tid == 0:
+        if cutlass.const_expr(c.tokens == 1):
+            # Slots stand before the step begins; what is read early only says what to bring, and
+            # is read again below.
+            early = read_for_prefetch(mSlots[request, None].iterator.toint())
+            self._prefetch_state(mMemory, mConvState, early, head, part)
+        elif tid == 0:
             # Everything about the state begins with the slot.
             prefetch_line(mSlots[request, None].iterator.toint())
+        if cutlass.const_expr(c.split > 1):
+            rFactor = self._read_factor(mFb, head, first)
         cute.arch.griddepcontrol_launch_dependents()
         cute.arch.griddepcontrol_wait()
         if cutlass.const_expr(c.split > 1):
             cute.arch.cluster_wait()
-        first_row = request * c.tokens
+            # What does not depend on the slot is worked out while that is on its way.
+            decays = self._decays(mProjection, rFactor, mALog, mDtBias, head, first, first_row)
         last_accepted = Int32(0)
         if cutlass.const_expr(c.tokens > 1):
             last_accepted = mAccepted[request] - 1
@@ -158,13 +173,20 @@ class KdaKernel:
         window_slot = gSlots[0]
         slot = gSlots[last_accepted]
         if window_slot > 0 and slot > 0:
-            first = part * c.cta_rows + cute.arch.warp_idx() * c.rows_per_warp
             rState = self._read_state(mMemory[slot, None, None], head * c.head_dim + first)
             gConv = mConvState[window_slot, None, None]
             self._convolve(
                 mProjection, mConvWeight, gConv, sQkv, head, part, first_row, last_accepted
             )
-            self._decay(mProjection, mFb, mALog, mDtBias, sDecay, head, first, first_row)
+            if cutlass.const_expr(c.split > 1):
+                self._keep_decays(decays, sDecay, first)
+            else:
+                factor = self._read_factor(mFb, head, first)
+                self._keep_decays(
+                    self._decays(mProjection, factor, mALog, mDtBias, head, first, first_row),
+                    sDecay,
+                    first,
+                )
             if tid < c.tokens:
                 raw_beta = mProjection[first_row + tid, 4 * c.channels + c.gate_rank + head]
                 sBeta[tid] = _sigmoid(raw_beta.to(Float32))
@@ -216,6 +238,35 @@ class KdaKernel:
         if tid < 3 * tap_lines:
             taps = mConvWeight[tid // tap_lines * c.channels + channel, None].iterator.toint()
             prefetch_line(taps + tid % tap_lines * LINE_BYTES)
+
+    @cute.jit
+    def _prefetch_state(
+        self,
+        mMemory: cute.Tensor,
+        mConvState: cute.Tensor,
+        slot: Int32,
+        head: Int32,
+        part: Int32,
+    ):
+        """Bring a CTA's part of a state and of its taps."""
+        c = self.config
+        tid, _, _ = cute.arch.thread_idx()
+        first = head * c.head_dim + part * c.cta_rows
+        if slot > 0:
+            if tid == 0:
+                # Its rows lie one behind the other.
+                place = mMemory[slot, first, None].iterator.toint()
+                prefetch_span(place, c.cta_rows * c.head_dim * 4)
+            # Pages of taps may start anywhere, so what they hold may begin within a line.
+            line_taps = LINE_BYTES // 2
+            lines = c.cta_rows // line_taps + 1
+            if tid < 3 * (c.conv_taps - 1) * lines:
+                row = tid // lines
+                channel = row % 3 * c.channels + first
+                tap = cutlass.min(tid % lines * line_taps, c.cta_rows - 1)
+                prefetch_line(
+                    mConvState[slot, row // 3, None].iterator.toint() + (channel + tap) * 2
+                )
 
     @cute.jit
     def _read_state(self, gMemory: cute.Tensor, first: Int32):
@@ -296,18 +347,32 @@ class KdaKernel:
                 gConv[j, channel] = window[j + 1]
 
     @cute.jit
-    def _decay(
+    def _read_factor(self, mFb: cute.Tensor, head: Int32, first: Int32):
+        """Half a warp per channel: rows of the decay gate's second factor."""
+        c = self.config
+        half = WARP_SIZE // 2
+        lane = cute.arch.lane_idx()
+        channel = head * c.head_dim + first + lane // half
+        return [
+            read_vector(mFb[channel + 2 * i, None], lane % half, _GATE_WIDTH)
+            for i in range(c.rows_per_warp // 2)
+        ]
+
+    @cute.jit
+    def _decays(
         self,
         mProjection: cute.Tensor,
-        mFb: cute.Tensor,
+        rFactor: list,
         mALog: cute.Tensor,
         mDtBias: cute.Tensor,
-        sDecay: cute.Tensor,
         head: Int32,
         first: Int32,
         first_row: Int32,
     ):
-        """Half a warp per channel: second factor of the decay gate, then the bounded decay."""
+        """Half a warp per channel: second factor of the decay gate, then the bounded decay.
+
+        One channel after the other, for each that of all tokens.
+        """
         c = self.config
         lane = cute.arch.lane_idx()
         half = WARP_SIZE // 2
@@ -315,32 +380,40 @@ class KdaKernel:
         rate = cute.math.exp(mALog[head])
         bias = []
         for i in cutlass.range_constexpr(c.rows_per_warp // 2):
-            column = first + 2 * i + lane // half
-            bias.append(mDtBias[head * c.head_dim + column])
-        factors = []
+            bias.append(mDtBias[head * c.head_dim + first + 2 * i + lane // half])
+        inputs = []
         for t in cutlass.range_constexpr(c.tokens):
             gate_in = cute.local_tile(
                 mProjection[first_row + t, None],
                 (c.gate_rank,),
                 (4 * c.channels // c.gate_rank,),
             )
-            factors.append(read_vector(gate_in, lane % half, _GATE_WIDTH))
+            inputs.append(read_vector(gate_in, lane % half, _GATE_WIDTH))
+        decays = []
         for i in cutlass.range_constexpr(c.rows_per_warp // 2):
-            column = first + 2 * i + lane // half
-            channel = head * c.head_dim + column
-            weight = read_vector(mFb[channel, None], lane % half, _GATE_WIDTH).load().to(Float32)
+            weight = rFactor[i].load().to(Float32)
             for t in cutlass.range_constexpr(c.tokens):
-                factor = factors[t].load().to(Float32)
-                raw = (weight * factor).reduce(cute.ReductionOp.ADD, 0.0, 0)
+                raw = (weight * inputs[t].load().to(Float32)).reduce(cute.ReductionOp.ADD, 0.0, 0)
                 raw = cute.arch.warp_reduction(raw, operator.add, threads_in_group=half)
-                if lane % half == 0:
-                    shifted = raw.to(BFloat16).to(Float32) + bias[i]
-                    gate = _sigmoid(rate * shifted)
-                    decay = cute.math.exp(c.gate_lower_bound * gate)
+                shifted = raw.to(BFloat16).to(Float32) + bias[i]
+                gate = _sigmoid(rate * shifted)
+                decays.append(cute.math.exp(c.gate_lower_bound * gate))
+        return decays
+
+    @cute.jit
+    def _keep_decays(self, decays: list, sDecay: cute.Tensor, first: Int32):
+        """Put the decays where all warps of the head find them."""
+        c = self.config
+        lane = cute.arch.lane_idx()
+        half = WARP_SIZE // 2
+        if lane % half == 0:
+            for i in cutlass.range_constexpr(c.rows_per_warp // 2):
+                column = first + 2 * i + lane // half
+                for t in cutlass.range_constexpr(c.tokens):
                     if cutlass.const_expr(c.split > 1):
-                        self._share(sDecay.iterator + t * c.head_dim + column, decay)
+                        self._share(sDecay.iterator + column, decays[i * c.tokens + t])
                     else:
-                        sDecay[t, column] = decay
+                        sDecay[t, column] = decays[i * c.tokens + t]
 
     @cute.jit
     def _delta_rule(

@@ -61,7 +61,9 @@ def kda_step(  # noqa: PLR0917
         weights: the layer's.
         slots: int32 [B, q], requests at any stride, no positive page in two requests. A request
             whose first or starting page is zero or less writes zeros to its rows and touches no
-            state; a later page of zero or less drops the state after its token.
+            state; a later page of zero or less drops the state after its token. May be written by
+            the launch before, if what stood there until then are pages or not positive: it says
+            what is brought into the L2 cache early.
         conv_state: BF16 [P, q + 2, 3 C], pages at any stride, oldest tap first; updated in place.
         memory: FP32 [P, H, 128, 128], pages at a stride that is a multiple of 4; in place.
         out: BF16 [B q, C], row stride a multiple of 8, written.

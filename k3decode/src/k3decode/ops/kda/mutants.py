@@ -55,4 +55,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "for peer in cutlass.range_constexpr(self.config.split):",
         "for peer in cutlass.range_constexpr(self.config.split - 1):",
     ),
+    Mutant(
+        "kda",
+        "slot_of_before_the_wait",
+        "slot = gSlots[last_accepted]",
+        "slot = early if cutlass.const_expr(c.tokens == 1) else gSlots[last_accepted]",
+        late=True,
+    ),
 )

@@ -5,7 +5,7 @@ from functools import partial
 from k3decode.dims import K3Dims
 from k3decode.op import Op
 from k3decode.ops.mla_combine.cases import CASES
-from k3decode.ops.mla_combine.launch import compile_variant, mla_combine, variants
+from k3decode.ops.mla_combine.launch import all_variants, compile_variant, mla_combine
 from k3decode.ops.mla_combine.trial import replay
 
 __all__ = ["OP"]
@@ -15,7 +15,7 @@ OP = Op(
     launch=mla_combine,
     cases=CASES,
     variants={
-        name: partial(compile_variant, config) for name, config in variants(K3Dims()).items()
+        name: partial(compile_variant, config) for name, config in all_variants(K3Dims()).items()
     },
     replay=replay,
 )

@@ -60,12 +60,17 @@ def _corner(variant: str) -> list[Case]:
     }
     if variant != "parts_to_latents":
         shapes["padded_rows"] = shape((most, most), 5, row_padding=40)
+        # What serves many rows: rows of none, one and many partials, and of another form.
+        shapes["many_rows"] = shape(4 * ragged, 3, row_padding=24)
+        shapes["many_infinities"] = shape((most,) * 17, 2, alter=_infinities)
     if variant != "ranks_to_values":
         shapes["verify_q3"] = shape((2, 600), 2, tokens_per_request=3)
         together = partial(shape, together=True)
         # Some rows see nothing, one nothing of its last part.
         shapes["together_q3"] = together((2, 600, 0, 65), 2, tokens_per_request=3)
         shapes["together_q8"] = together((900, 5), _TP16, parts=40, tokens_per_request=8)
+        shapes["many_rows_together"] = together(4 * (2, 600), 2, tokens_per_request=3)
+        shapes["many_rows_of_many_parts"] = shape((6000,) + (70,) * 19, 2, parts=150)
         shapes["many_parts"] = shape((6000, 100), 2, parts=150)
     return [_case(f"{variant}_{name}", "corner", one) for name, one in shapes.items()]
 

@@ -26,10 +26,10 @@ from k3decode.device.row_io import (
     row_tensor,
     write_vector,
 )
-from k3decode.device.split_rows import end_of, split_rows, start_of
+from k3decode.device.split_rows import SplitRows, end_of, split_rows, start_of
 from k3decode.ops.mla_combine.config import MlaCombineConfig
 
-__all__ = ["MlaCombineKernel"]
+__all__ = ["MlaCombineKernel", "partials_of", "weigh_partials"]
 
 _MANY_ROWS = 1 << 20
 _LANE_COLUMNS = 4
@@ -159,8 +159,6 @@ class MlaCombineKernel:
         count = cutlass.min(rows_per_cta, rows - first_row)
         row = first_row + i
         if cutlass.const_expr(c.source == "parts"):
-            # Rows that go together are one entry of the line, and their partials lie side by side.
-            entry = row // rows_together
             split = split_rows(
                 mLengths,
                 rows // rows_together,
@@ -169,12 +167,7 @@ class MlaCombineKernel:
                 fewest_tiles,
                 parts,
             )
-            start = start_of(split, entry)
-            end = end_of(split, entry)
-            first = start // split.quota
-            partials = (end - 1) // split.quota - first + 1 if end > start else Int32(0)
-            first = (first + entry) * rows_together + row % rows_together
-            step = rows_together
+            first, step, partials = partials_of(split, row, rows_together)
         else:
             partials = parts
             first = row
@@ -183,7 +176,7 @@ class MlaCombineKernel:
             partials = Int32(0)
         member = warp % row_warps
         loaded = self._ask(mLatents, piece, head, first, step, partials, member, row_warps)
-        highest, total = self._weigh(mLse, sWeights, head, first, step, partials)
+        highest, total = weigh_partials(mLse, sWeights[warp, None], head, first, step, partials)
         rSum = cute.make_rmem_tensor((_LANE_COLUMNS,), Float32)
         rSum.fill(0.0)
         self._add(rSum, loaded, sWeights, partials, member, row_warps)
@@ -227,45 +220,6 @@ class MlaCombineKernel:
         first = tid // c.half_warp * c.value_rows
         vector = piece * c.half_warp + tid % c.half_warp
         return [read_vector(mValueUp[head, first + i, None], vector) for i in range(c.value_rows)]
-
-    @cute.jit
-    def _weigh(
-        self,
-        mLse: cute.Tensor,
-        sWeights: cute.Tensor,
-        head: Int32,
-        first: Int32,
-        step: Int32,
-        partials: Int32,
-    ):
-        """Weights of a row's partials, for this warp alone; largest logarithm and sum of weights.
-
-        The sum is relative to the largest logarithm.
-        """
-        c = self.config
-        lane = cute.arch.lane_idx()
-        logs = []
-        highest = Float32(-math.inf)
-        for j in cutlass.range_constexpr(c.most_partials // WARP_SIZE):
-            log = Float32(-math.inf)
-            if lane + j * WARP_SIZE < partials:
-                log = mLse[first + (lane + j * WARP_SIZE) * step, head]
-            logs.append(log)
-        for j in cutlass.range_constexpr(c.most_partials // WARP_SIZE):
-            highest = cute.arch.fmax(highest, logs[j])
-        for j in cutlass.range_constexpr(5):
-            highest = cute.arch.fmax(highest, cute.arch.shuffle_sync_bfly(highest, 1 << j))
-        total = Float32(0.0)
-        weights = []
-        for j in cutlass.range_constexpr(c.most_partials // WARP_SIZE):
-            weights.append(_exponential(logs[j], highest))
-            total = total + weights[j]
-        total = cute.arch.warp_reduction(total, operator.add)
-        warp = cute.arch.warp_idx()
-        for j in cutlass.range_constexpr(c.most_partials // WARP_SIZE):
-            sWeights[warp, lane + j * WARP_SIZE] = weights[j] / total
-        cute.arch.sync_warp()
-        return highest, total
 
     @cute.jit
     def _ask(
@@ -368,6 +322,56 @@ class MlaCombineKernel:
         gate = 1.0 / (1.0 + cute.math.exp(-mGate[row, at].to(Float32)))
         gated = value.to(BFloat16).to(Float32) * gate
         mOut[row, at] = (gated if sLive[i] > 0 else Float32(0.0)).to(BFloat16)
+
+
+@cute.jit
+def partials_of(split: SplitRows, row: Int32, rows_together: Int32):
+    """First partial of a row, distance to the next, and how many there are."""
+    # Rows that go together are one entry of the line, and their partials lie side by side.
+    entry = row // rows_together
+    start = start_of(split, entry)
+    end = end_of(split, entry)
+    first = start // split.quota
+    partials = (end - 1) // split.quota - first + 1 if end > start else Int32(0)
+    return (first + entry) * rows_together + row % rows_together, rows_together, partials
+
+
+@cute.jit
+def weigh_partials(
+    mLse: cute.Tensor,
+    sWeights: cute.Tensor,
+    head: Int32,
+    first: Int32,
+    step: Int32,
+    partials: Int32,
+):
+    """Weights of a row's partials, for this warp alone; largest logarithm and sum of weights.
+
+    The sum is relative to the largest logarithm.
+    """
+    groups = cute.size(sWeights) // WARP_SIZE
+    lane = cute.arch.lane_idx()
+    logs = []
+    highest = Float32(-math.inf)
+    for j in cutlass.range_constexpr(groups):
+        log = Float32(-math.inf)
+        if lane + j * WARP_SIZE < partials:
+            log = mLse[first + (lane + j * WARP_SIZE) * step, head]
+        logs.append(log)
+    for j in cutlass.range_constexpr(groups):
+        highest = cute.arch.fmax(highest, logs[j])
+    for j in cutlass.range_constexpr(5):
+        highest = cute.arch.fmax(highest, cute.arch.shuffle_sync_bfly(highest, 1 << j))
+    total = Float32(0.0)
+    weights = []
+    for j in cutlass.range_constexpr(groups):
+        weights.append(_exponential(logs[j], highest))
+        total = total + weights[j]
+    total = cute.arch.warp_reduction(total, operator.add)
+    for j in cutlass.range_constexpr(groups):
+        sWeights[lane + j * WARP_SIZE] = weights[j] / total
+    cute.arch.sync_warp()
+    return highest, total
 
 
 @cute.jit

@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from k3decode.dims import K3Dims
-from k3decode.host.inputs import InputCheck
+from k3decode.host.inputs import MAX_ROWS, InputCheck
 from k3decode.ops.mla_combine.config import MlaCombineConfig
+from k3decode.ops.mla_combine_many.config import MlaCombineManyConfig, many_config_for
 from k3decode.ops.mla_decode.launch import Partials
 from k3decode.ops.mla_decode.schedule import SplitRule
 
 __all__ = [
     "CutRows",
     "ValueLift",
+    "all_variants",
     "compile_variant",
     "config_for",
     "mla_combine",
@@ -112,23 +114,25 @@ def _run(  # noqa: PLR0917
     rows, heads = out.shape[0], partials.lse.shape[1]
     count = partials.lse.shape[0]
     together = 1 if cut is None else cut.rows_together
-    tensors = (
+    tensors = [
         partials.latents,
         partials.lse,
         partials.lse if cut is None else cut.lengths,
         out if lift is None else lift.value_up,
         out if lift is None else lift.gate,
         out,
-        partials.lse if out_lse is None else out_lse,
-    )
-    compile_variant(config, architecture)(
+    ]
+    many = many_config_for(config, rows)
+    if many is None:
+        tensors.append(partials.lse if out_lse is None else out_lse)
+    compile_variant(many or config, architecture)(
         *(device_pointer(tensor) for tensor in tensors),
         _VECTOR_WIDTH if lift is None else lift.value_up.stride(0),
         _VECTOR_WIDTH if lift is None else lift.gate.stride(0),
         out.stride(0),
         rows,
         heads,
-        config.rows_per_cta(rows, heads),
+        *(() if many else (config.rows_per_cta(rows, heads),)),
         1 if cut is None else cut.tokens_per_request,
         1 if cut is None else cut.rule.tile_tokens,
         1 if cut is None else cut.rule.fewest_tiles,
@@ -211,14 +215,19 @@ def _check_output(  # noqa: PLR0917
 
 
 @cache
-def compile_variant(config: MlaCombineConfig, architecture: str) -> Any:
+def compile_variant(config: MlaCombineConfig | MlaCombineManyConfig, architecture: str) -> Any:
     """Compile one variant, once per process."""
     from k3decode.host.compilation import compile_kernel, placeholders  # noqa: PLC0415
     from k3decode.ops.mla_combine.kernel import MlaCombineKernel  # noqa: PLC0415
+    from k3decode.ops.mla_combine_many.kernel import MlaCombineManyKernel  # noqa: PLC0415
 
-    fp32 = torch.float32
+    bf16, fp32 = torch.bfloat16, torch.float32
     lengths = torch.int32 if config.source == "parts" else fp32
-    written = torch.bfloat16 if config.output == "values" else fp32
+    if isinstance(config, MlaCombineManyConfig):
+        pointers = [fp32, fp32, lengths, bf16, bf16, bf16]
+        arguments = placeholders(pointers, 3, 7)
+        return compile_kernel(MlaCombineManyKernel(config), arguments, architecture)
+    written = bf16 if config.output == "values" else fp32
     pointers = [fp32, fp32, lengths, written, written, written, fp32]
     return compile_kernel(MlaCombineKernel(config), placeholders(pointers, 3, 8), architecture)
 
@@ -239,3 +248,13 @@ def variants(dims: K3Dims) -> dict[str, MlaCombineConfig]:
         "parts_to_latents": config_for(dims, "parts", "latents"),
         "ranks_to_values": config_for(dims, "ranks", "values"),
     }
+
+
+def all_variants(dims: K3Dims) -> dict[str, MlaCombineConfig | MlaCombineManyConfig]:
+    """What launches of these variants compile: each for few rows, and some for many."""
+    found: dict[str, MlaCombineConfig | MlaCombineManyConfig] = {**variants(dims)}
+    for name, config in variants(dims).items():
+        many = many_config_for(config, MAX_ROWS)
+        if many is not None:
+            found[f"{name}_many"] = many
+    return found

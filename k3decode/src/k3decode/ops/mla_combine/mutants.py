@@ -29,4 +29,32 @@ MUTANTS: tuple[Mutant, ...] = (
         "gated if sLive[i] > 0 else Float32(0.0)",
         "gated if sLive[i] > -1 else Float32(0.0)",
     ),
+    Mutant(
+        "mla_combine",
+        "many_rows_of_a_warp_alike",
+        "row = warp * c.warp_rows + i\n            _,",
+        "row = warp * c.warp_rows\n            _,",
+        file="../mla_combine_many/kernel.py",
+    ),
+    Mutant(
+        "mla_combine",
+        "many_later_partials_forgotten",
+        "cutlass.range(c.ahead, most, c.ahead)",
+        "cutlass.range(c.ahead, 0, c.ahead)",
+        file="../mla_combine_many/kernel.py",
+    ),
+    Mutant(
+        "mla_combine",
+        "many_gate_forgotten",
+        "gated = value * gate",
+        "gated = value",
+        file="../mla_combine_many/kernel.py",
+    ),
+    Mutant(
+        "mla_combine",
+        "many_infinite_rest",
+        "rest if finite else Float32(0.0)",
+        "rest",
+        file="../mla_combine_many/kernel.py",
+    ),
 )

@@ -70,6 +70,10 @@ class ProjectionConfig:
     """Columns of a unit: 64, one 128-byte line of the L2 cache per weight row, or 32."""
     situ: SituBounds | None = None
     """Set where weight rows alternate between gate and up, and the output is SiTU of each pair."""
+    adds_phases: bool = False
+    """Whether each phase has sums of its own that are added up with rounding.
+
+    A matrix instruction cuts off instead, always towards zero, which long chains of them show."""
 
     def __post_init__(self) -> None:
         if self.tokens > 2 and self.tokens % 8:  # noqa: PLR2004
@@ -102,7 +106,7 @@ class ProjectionConfig:
         """What tells variants apart, in a word."""
         tile = f"{self.blocks}x{self.warps_n}x{self.warps_k}"
         ring = f"{self.stages}x{self.unit_columns}"
-        end = "" if self.situ is None else "_situ"
+        end = ("_phases" if self.adds_phases else "") + ("" if self.situ is None else "_situ")
         return f"m{self.tokens}_{tile}_ring{ring}_phase{self.phase_units}_split{self.split}{end}"
 
     @property

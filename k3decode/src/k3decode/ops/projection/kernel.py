@@ -243,6 +243,10 @@ class ProjectionKernel:
         values = QUAD * c.token_tiles if c.uses_tensor_cores else 2 * c.tokens
         rSum = cute.make_rmem_tensor((values, c.blocks), Float32)
         rSum.fill(0.0)
+        # Products are added to these.
+        rChain = rSum
+        if cutlass.const_expr(c.adds_phases):
+            rChain = cute.make_rmem_tensor((values, c.blocks), Float32)
         turns = cute.ceil_div(units, c.warps_k)
         phase_turns = c.phase_units // c.warps_k
         phases = cute.ceil_div(units, c.phase_units)
@@ -257,6 +261,8 @@ class ProjectionKernel:
                 )
             buffer = phase % ACTIVATION_BUFFERS
             cute.arch.mbarrier_wait(barriers + buffer, (phase // ACTIVATION_BUFFERS) % 2)
+            if cutlass.const_expr(c.adds_phases):
+                rChain.fill(0.0)
             first_turn = phase * phase_turns
             last_turn = cutlass.min(first_turn + phase_turns, turns)
             for turn in cutlass.range(first_turn, last_turn, 1):
@@ -264,12 +270,14 @@ class ProjectionKernel:
                 unit = _warp() // c.warps_n + turn * c.warps_k
                 if unit < units:
                     self._multiply(
-                        rSum, sRing, sActivation, slot, unit - phase * c.phase_units, buffer
+                        rChain, sRing, sActivation, slot, unit - phase * c.phase_units, buffer
                     )
                 # The slot of the turn before: its values are in registers.
                 self._fetch_unit(gWeights, sRing, turn + (c.stages - 1), next_slot, units)
                 next_slot = slot
                 slot = Int32(0) if slot == c.stages - 1 else slot + 1
+            if cutlass.const_expr(c.adds_phases):
+                rSum.store(rSum.load() + rChain.load())
         return rSum
 
     @cute.jit

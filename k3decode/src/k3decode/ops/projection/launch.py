@@ -101,7 +101,7 @@ def _config(
     wide = None
     if architecture == _HOPPER:
         wide = wide_config_for(rows, columns, tokens, situ, fp32_rows=fp32_rows)
-    return wide or config_for(rows, columns, tokens, situ)
+    return wide or config_for(rows, columns, tokens, situ, fp32_rows=fp32_rows)
 
 
 def _extents(tensor: Tensor) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def variants(dims: K3Dims) -> dict[str, Callable[[str], Any]]:
     for shape in k3_projections(dims).values():
         situ = bounds if shape.situ else None
         for tokens in range(1, MAX_ROWS + 1):
-            config = config_for(shape.rows, shape.columns, tokens, situ)
+            config = config_for(shape.rows, shape.columns, tokens, situ, fp32_rows=shape.fp32_rows)
             found[config.name] = partial(compile_variant, config)
             wide = wide_config_for(
                 shape.rows, shape.columns, tokens, situ, fp32_rows=shape.fp32_rows

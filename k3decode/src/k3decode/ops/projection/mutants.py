@@ -50,4 +50,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "tile = block * c.cluster",
         file="../projection_hopper/kernel.py",
     ),
+    Mutant(
+        "projection",
+        "wide_last_chain_alone",
+        "rSums.store(rSums.load() + rChain.load())",
+        "rSums.store(rChain.load())",
+        file="../projection_hopper/kernel.py",
+    ),
+    Mutant(
+        "projection",
+        "last_phase_alone",
+        "rSum.store(rSum.load() + rChain.load())",
+        "rSum.store(rChain.load())",
+    ),
 )

@@ -13,6 +13,11 @@ from k3decode.ops.projection.config import BLOCK_ROWS, ProjectionConfig, SituBou
 __all__ = ["TABLE", "TableRow", "config_for"]
 
 
+_STEP_COLUMNS = 16
+# FP32 outputs of 224 steps in one chain were off by 0.32 of what is allowed, of 448 by 1.07.
+_LONGEST_CHAIN = 224
+
+
 @dataclass(frozen=True)
 class TableRow:
     """Tile, stages and split for weights up to a size, at a number of tokens."""
@@ -118,9 +123,16 @@ TABLE = tuple(_row(line) for line in _TEXT.strip().splitlines()[1:])
 
 
 def config_for(
-    rows: int, columns: int, tokens: int, situ: SituBounds | None = None
+    rows: int, columns: int, tokens: int, situ: SituBounds | None = None, *, fp32_rows: int = 0
 ) -> ProjectionConfig:
     """Variant for a weight [rows, columns] and up to 64 tokens.
+
+    Args:
+        rows: of the weight.
+        columns: of the weight.
+        tokens: activation rows.
+        situ: bounds of SiTU, or None.
+        fp32_rows: weight rows with FP32 outputs.
 
     Raises:
         ValueError: no row of the table has room for so many tokens.
@@ -128,6 +140,7 @@ def config_for(
     for row in TABLE:
         if tokens <= row.tokens and row.fits(rows, columns):
             per_warp, warps_n, warps_k = row.tile
+            chain = columns // (_STEP_COLUMNS * warps_k * row.split)
             return ProjectionConfig(
                 tokens=row.tokens,
                 blocks=per_warp,
@@ -138,5 +151,6 @@ def config_for(
                 phase_units=row.phase_units,
                 unit_columns=row.unit_columns,
                 situ=situ,
+                adds_phases=fp32_rows > 0 and row.tokens > 2 and chain > _LONGEST_CHAIN,  # noqa: PLR2004
             )
     raise ValueError(f"expected up to 64 tokens, found {tokens}: split the batch")

@@ -22,12 +22,16 @@ _MAX_STAGES = 14
 _OUTPUT_PADDING = 4
 # Fewer rows leave too many multiprocessors without work; more do not fit in one wave of clusters.
 _ROWS = (3000, 7424)
+# From so many rows on it takes waves enough, at more than 32 tokens 81 instead of 98 us.
+_MANY_ROWS = 16384
+_FEW_TOKENS = 32
 # Below, activations that every CTA reads for itself cost little. A K3 layer of nine rows gains 3 %
 # by the wide form, one of 32 rows 5 %.
 _FEWEST_TOKENS = 9
-# Each output is one chain of products as long as the columns. Rounded to BF16 that does not show;
-# FP32 outputs of weights of the model's width were up to twice as far off as is allowed.
-_MOST_FP32_COLUMNS = 2048
+# The matrix unit cuts off where it should round. Outputs in BF16 do not show that; FP32 outputs of
+# 7168 columns in one chain were up to twice as far off as is allowed.
+_FP32_CHAIN_UNITS = 8
+_ONE_CHAIN = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class WideConfig:
     """Activation rows it has room for: 32 or 64."""
     cluster: int = 4
     """CTAs with rows of their own that bring each other's activations."""
+    chain_units: int = _ONE_CHAIN
+    """Units whose products the matrix unit adds up before they are added to the sums."""
     situ: "SituBounds | None" = None
     """Set where weight rows, or the last of them, alternate between gate and up."""
 
@@ -51,7 +57,9 @@ class WideConfig:
     @property
     def name(self) -> str:
         """What tells variants apart, in a word."""
-        return f"wide_m{self.tokens}_cluster{self.cluster}" + ("_situ" if self.situ else "")
+        chain = f"_chain{self.chain_units}" if self.chain_units < _ONE_CHAIN else ""
+        situ = "_situ" if self.situ else ""
+        return f"wide_m{self.tokens}_cluster{self.cluster}{chain}{situ}"
 
     @property
     def stage_bytes(self) -> int:
@@ -72,14 +80,13 @@ class WideConfig:
 def wide_config_for(
     rows: int, columns: int, tokens: int, situ: "SituBounds | None", *, fp32_rows: int
 ) -> WideConfig | None:
-    """Variant for a weight [rows, columns] and a number of tokens; None where it does not pay.
-
-    Weights of many columns whose first rows have FP32 outputs are left to the other kernel, which
-    adds several shorter sums.
-    """
+    """Variant for a weight [rows, columns] and a number of tokens; None where it does not pay."""
     least, most = _ROWS
-    if fp32_rows and columns > _MOST_FP32_COLUMNS:
+    fits = least <= rows <= most or (rows >= _MANY_ROWS and tokens > _FEW_TOKENS)
+    if tokens < _FEWEST_TOKENS or not fits or columns % UNIT_COLUMNS:
         return None
-    if tokens < _FEWEST_TOKENS or not least <= rows <= most or columns % UNIT_COLUMNS:
-        return None
-    return WideConfig(tokens=32 if tokens <= 32 else 64, situ=situ)  # noqa: PLR2004
+    return WideConfig(
+        tokens=_FEW_TOKENS if tokens <= _FEW_TOKENS else 64,
+        chain_units=_FP32_CHAIN_UNITS if fp32_rows else _ONE_CHAIN,
+        situ=situ,
+    )

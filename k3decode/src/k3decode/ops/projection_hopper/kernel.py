@@ -240,38 +240,49 @@ class WideProjectionKernel:
         empty: cute.Pointer,
         units: Int32,
     ):
-        """Four warps: all units; returns the sums of this thread."""
+        """Four warps: all units; returns the sums of this thread.
+
+        The matrix unit cuts off what a sum in it cannot hold, always towards zero, so chains of
+        products are kept short, and chains are added with rounding.
+        """
         c = self.config
         part = product.get_slice(0)
         rWeight = product.make_fragment_A(part.partition_A(sWeight))
         rActivation = product.make_fragment_B(part.partition_B(sActivation))
-        rSums = cute.make_rmem_tensor(product.partition_shape_C((TILE_ROWS, c.tokens)), Float32)
+        shape = product.partition_shape_C((TILE_ROWS, c.tokens))
+        rChain = cute.make_rmem_tensor(shape, Float32)
+        rSums = cute.make_rmem_tensor(shape, Float32)
         rSums.fill(0.0)
         product.set(warpgroup.Field.ACCUMULATE, True)
         lane = cute.arch.lane_idx()
         stage, turn, before = Int32(0), Int32(0), Int32(0)
-        for unit in cutlass.range(units, unroll=1):
-            cute.arch.mbarrier_wait(filled + stage, turn)
-            warpgroup.fence()
-            for step in cutlass.range_constexpr(UNIT_COLUMNS // _PRODUCT_COLUMNS):
-                cute.gemm(
-                    product,
-                    rSums,
-                    rWeight[None, None, step, stage],
-                    rActivation[None, None, step, stage],
-                    rSums,
-                )
-            warpgroup.commit_group()
-            # The products of the unit before have ended.
-            warpgroup.wait_group(1)
-            if unit > 0 and lane < c.cluster:
+        for first in cutlass.range(0, units, c.chain_units, unroll=1):
+            rChain.fill(0.0)
+            for unit in cutlass.range(cutlass.min(units - first, c.chain_units), unroll=1):
+                cute.arch.mbarrier_wait(filled + stage, turn)
+                warpgroup.fence()
+                for step in cutlass.range_constexpr(UNIT_COLUMNS // _PRODUCT_COLUMNS):
+                    cute.gemm(
+                        product,
+                        rChain,
+                        rWeight[None, None, step, stage],
+                        rActivation[None, None, step, stage],
+                        rChain,
+                    )
+                warpgroup.commit_group()
+                # The products of the unit before have ended.
+                warpgroup.wait_group(1)
+                if unit > 0 and lane < c.cluster:
+                    cute.arch.mbarrier_arrive(empty + before, lane)
+                before = stage
+                stage += 1
+                if stage == c.stages:
+                    stage = Int32(0)
+                    turn = turn ^ 1
+            warpgroup.wait_group(0)
+            if lane < c.cluster:
                 cute.arch.mbarrier_arrive(empty + before, lane)
-            before = stage
-            stage += 1
-            if stage == c.stages:
-                stage = Int32(0)
-                turn = turn ^ 1
-        warpgroup.wait_group(0)
+            rSums.store(rSums.load() + rChain.load())
         return rSums
 
     @cute.jit

@@ -1,12 +1,16 @@
 # mypy: ignore-errors
 # CuTe's names for memory spaces, and device code that branches at compile time.
-"""Device code of expert selection: one CTA per row, its warps first and then one warp of it.
+"""Device code of expert selection: one CTA per row.
 
-Each warp keeps the scores of consecutive experts in registers and takes its best ones, as many as
-are asked for; the first warp takes the best of those. Every lane keeps its scores in falling
-order, so a round is the largest first score of the warp and the lowest lane that has it. Lanes hold
-experts in the order of their ids, and so do lists of taken experts that are equally good: equal
-scores go to the lower id wherever it is.
+Every thread keeps the scores of a few experts. The best experts of 32 groups give a score that as
+many experts as are asked for reach at least, and few others do. Those that reach it, the
+candidates, are counted against each other by one warp: an expert's rank is how many come before
+it, by score and then by id.
+
+Where more reach it than there is room for, because scores are equal, each warp takes its best ones
+in rounds, and the first warp takes the best of those. Every lane keeps its scores in falling order,
+so a round is the largest first score of the warp and the lowest lane that has it. Lanes hold
+experts in the order of their ids, and so do lists of taken experts that are equally good.
 """
 
 import operator
@@ -16,7 +20,7 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from k3decode.device.row_io import WARP_SIZE
+from k3decode.device.row_io import WARP_SIZE, read_vector
 from k3decode.ops.router.config import RouterConfig
 
 __all__ = ["RouterKernel", "ordered", "sigmoid"]
@@ -24,6 +28,11 @@ __all__ = ["RouterKernel", "ordered", "sigmoid"]
 _MANY_ROWS = 1 << 20
 # Below the ordered form of every finite score; marks an expert that was taken.
 _TAKEN = -(1 << 31)
+_CANDIDATES = 64
+# Candidates compared at a time.
+_COMPARED = 8
+# Below every candidate.
+_NOBODY = -(1 << 63)
 # Keeps the renormalisation finite when every chosen score underflows.
 _SUM_FLOOR = 1e-20
 
@@ -78,9 +87,14 @@ class RouterKernel:
         tid, _, _ = cute.arch.thread_idx()
         row, _, _ = cute.arch.block_idx()
         smem = SmemAllocator()
-        candidates = c.warps * c.experts_per_token
-        sKeys = smem.allocate_tensor(Int32, cute.make_layout(candidates), 16)
-        sIds = smem.allocate_tensor(Int32, cute.make_layout(candidates), 16)
+        taken = c.warps * c.experts_per_token
+        sTops = smem.allocate_tensor(
+            Int32, cute.make_layout((c.warps, WARP_SIZE), stride=(WARP_SIZE, 1)), 16
+        )
+        sCandidates = smem.allocate_tensor(Int64, cute.make_layout(_CANDIDATES), 16)
+        sCount = smem.allocate_tensor(Int32, cute.make_layout(c.warps), 16)
+        sKeys = smem.allocate_tensor(Int32, cute.make_layout(taken), 16)
+        sIds = smem.allocate_tensor(Int32, cute.make_layout(taken), 16)
         first = tid * c.experts_per_lane
         bias = [mBias[first + j] for j in range(c.experts_per_lane)]
         cute.arch.griddepcontrol_launch_dependents()
@@ -88,7 +102,108 @@ class RouterKernel:
         cute.arch.griddepcontrol_wait()
         logits = [mLogits[row, first + j] for j in range(c.experts_per_lane)]
         keys = [ordered(sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
-        self._choose(keys, first, sKeys, sIds, mLogits, mExperts, mWeights, row)
+        least = self._least_score(keys, sTops, sCandidates, tid)
+        total = self._gather(keys, least, first, sCandidates, sCount)
+        if total <= _CANDIDATES:
+            if cute.arch.warp_idx() == 0:
+                mine = self._by_rank(sCandidates, sIds, total)
+                self._write(mine, mLogits, mExperts, mWeights, row)
+        else:
+            self._choose(keys, first, sKeys, sIds, mLogits, mExperts, mWeights, row)
+
+    @cute.jit
+    def _least_score(
+        self, keys: list, sTops: cute.Tensor, sCandidates: cute.Tensor, tid: Int32
+    ) -> Int32:
+        """A score that as many experts as are asked for reach: the best of 32 groups do."""
+        c = self.config
+        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
+        top = keys[0]
+        for j in cutlass.range_constexpr(1, c.experts_per_lane):
+            top = cutlass.max(top, keys[j])
+        sTops[warp, lane] = top
+        for slot in cutlass.range(tid, _CANDIDATES, WARP_SIZE * c.warps):
+            sCandidates[slot] = Int64(_NOBODY)
+        cute.arch.sync_threads()
+        # A group is a lane of all warps; every warp works the same out.
+        best = sTops[0, lane]
+        for w in cutlass.range_constexpr(1, c.warps):
+            best = cutlass.max(best, sTops[w, lane])
+        reached = Int32(0)
+        for other in cutlass.range_constexpr(WARP_SIZE):
+            reached += Int32(1) if cute.arch.shuffle_sync(best, other) >= best else Int32(0)
+        enough = best if reached >= c.experts_per_token else Int32(_TAKEN)
+        return cute.arch.warp_redux_sync(enough, "max")
+
+    @cute.jit
+    def _gather(
+        self,
+        keys: list,
+        least: Int32,
+        first: Int32,
+        sCandidates: cute.Tensor,
+        sCount: cute.Tensor,
+    ) -> Int32:
+        """Put all that reach the score into one list, by warp; returns how many they are."""
+        c = self.config
+        lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
+        found = Int32(0)
+        places = []
+        for j in cutlass.range_constexpr(c.experts_per_lane):
+            holders = cute.arch.vote_ballot_sync(keys[j] >= least)
+            places.append(found + cute.arch.popc(holders & ((Int32(1) << lane) - 1)))
+            found += cute.arch.popc(holders)
+        if lane == 0:
+            sCount[warp] = found
+        cute.arch.sync_threads()
+        before, total = Int32(0), Int32(0)
+        for w in cutlass.range_constexpr(c.warps):
+            before += sCount[w] if w < warp else Int32(0)
+            total += sCount[w]
+        for j in cutlass.range_constexpr(c.experts_per_lane):
+            place = before + places[j]
+            if keys[j] >= least and place < _CANDIDATES:
+                # The lower id is the larger number.
+                sCandidates[place] = (Int64(keys[j]) << 32) + (c.num_experts - first - j)
+        cute.arch.sync_threads()
+        return total
+
+    @cute.jit
+    def _by_rank(self, sCandidates: cute.Tensor, sIds: cute.Tensor, total: Int32) -> Int32:
+        """One warp: count for each candidate who comes before it; lane i gets the id of rank i."""
+        c = self.config
+        lane = cute.arch.lane_idx()
+        for slot in cutlass.range(lane, total, WARP_SIZE):
+            mine = sCandidates[slot]
+            rank = Int32(0)
+            for block in cutlass.range((total + _COMPARED - 1) // _COMPARED):
+                others = read_vector(sCandidates, block, _COMPARED)
+                for j in cutlass.range_constexpr(_COMPARED):
+                    rank += Int32(1) if others[j] > mine else Int32(0)
+            if rank < c.experts_per_token:
+                sIds[rank] = c.num_experts - Int32(mine & 0xFFFFFFFF)
+        cute.arch.sync_warp()
+        return sIds[cutlass.min(lane, c.experts_per_token - 1)]
+
+    @cute.jit
+    def _write(
+        self,
+        mine: Int32,
+        mLogits: cute.Tensor,
+        mExperts: cute.Tensor,
+        mWeights: cute.Tensor,
+        row: Int32,
+    ):
+        """One warp: lane i writes choice i and its share of the scores."""
+        c = self.config
+        lane = cute.arch.lane_idx()
+        score = Float32(0.0)
+        if lane < c.experts_per_token:
+            score = sigmoid(mLogits[row, mine])
+        total = cute.arch.warp_reduction(score, operator.add)
+        if lane < c.experts_per_token:
+            mExperts[row, lane] = mine
+            mWeights[row, lane] = c.scaling_factor * score / (total + _SUM_FLOOR)
 
     @cute.jit
     def _choose(
@@ -102,7 +217,7 @@ class RouterKernel:
         mWeights: cute.Tensor,
         row: Int32,
     ):
-        """Choose a row's experts from the scores of all threads."""
+        """Choose a row's experts in rounds, whatever the scores are."""
         c = self.config
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         ids = [first + j for j in range(c.experts_per_lane)]
@@ -122,13 +237,7 @@ class RouterKernel:
                     keys.append(sKeys[cutlass.min(place, last)] if place <= last else Int32(_TAKEN))
                     ids.append(sIds[cutlass.min(place, last)])
                 key, mine = _take_best(keys, ids, c.experts_per_token)
-            score = Float32(0.0)
-            if lane < c.experts_per_token:
-                score = sigmoid(mLogits[row, mine])
-            total = cute.arch.warp_reduction(score, operator.add)
-            if lane < c.experts_per_token:
-                mExperts[row, lane] = mine
-                mWeights[row, lane] = c.scaling_factor * score / (total + _SUM_FLOOR)
+            self._write(mine, mLogits, mExperts, mWeights, row)
 
 
 @cute.jit

@@ -18,4 +18,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "keys[j] = following if moves else keys[j]",
         "keys[j] = Int32(_TAKEN) if moves else keys[j]",
     ),
+    Mutant(
+        "router",
+        "candidates_of_one_warp_over_those_of_another",
+        "place = before + places[j]",
+        "place = places[j]",
+    ),
+    Mutant(
+        "router",
+        "equal_candidate_comes_before",
+        "others[j] > mine",
+        "others[j] >= mine",
+    ),
+    Mutant("router", "more_candidates_than_room", "if total <= _CANDIDATES:", "if total >= 0:"),
 )
