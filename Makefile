@@ -19,6 +19,15 @@ REGISTRY_PORT ?= 8765
 WHEELS ?=
 # KEEP=1 leaves the registry of `make eval` running.
 KEEP ?=
+# Which image: cpu, gpu, registry, store or database.
+FLAVOUR ?= cpu
+# Folder for what an evaluation in an image leaves, and folder of the model of the gpu flavour.
+RESULTS ?= results
+MODEL ?=
+# More words for `make image-run`, for example ARGS="--tier smoke".
+ARGS ?= --tier smoke
+# LOCKS_ONLY=1 pins the locks again and leaves the Debian packages as they are.
+LOCKS_ONLY ?=
 # UPGRADE=1 lets `make lock` take newer versions.
 UPGRADE ?=
 
@@ -26,6 +35,7 @@ HOUSE = "$(PYTHON)" tools/house.py
 INSTALL = $(HOUSE) install --wheels "$(WHEELS)"
 DEV = .k3eval/env/dev/bin
 KERNELS = .k3eval/env/kernels/bin
+IMAGE = PYTHONPATH=image/src:runner/src "$(PYTHON)" -B -m k3image
 # Said instead of the shell's "not found".
 INSTALLED = @test -x $(DEV)/python && test -x $(KERNELS)/python || { \
 	echo "The environments of the tests are not installed. Next: make test-env" >&2; exit 5; }
@@ -36,7 +46,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve serve-full test lint format types contracts schema schema-check test-house test-unit \
 	test-kernels test-engine test-env kernels mutants error-rates test-mutations \
-	soak lock client-cost bench-agreement clean
+	soak lock image image-check image-run image-inputs client-cost bench-agreement clean
 
 ##@ Use
 help: ## List every target with a sentence.
@@ -67,8 +77,8 @@ lint: ## Check style and format of Python, shell and YAML files.
 	$(INSTALLED)
 	$(DEV)/ruff check .
 	$(DEV)/ruff format --check .
-	$(DEV)/shellcheck .ci/run
-	$(DEV)/hadolint image/registry.Dockerfile
+	$(DEV)/shellcheck .ci/run image/clean-base.sh
+	$(DEV)/hadolint image/Dockerfile
 	$(DEV)/yamllint --strict compose.yaml
 
 format: ## Rewrite Python files in the one format, and fix what can be fixed safely.
@@ -78,7 +88,7 @@ format: ## Rewrite Python files in the one format, and fix what can be fixed saf
 
 types: ## Check types of all packages and their tests, strictly.
 	$(INSTALLED)
-	$(DEV)/mypy bundle runner server k3decode tools tests
+	$(DEV)/mypy bundle runner server k3decode tools tests image
 
 contracts: ## Check which package and module may import which.
 	$(INSTALLED)
@@ -100,7 +110,7 @@ test-house: ## Test what crosses packages: architecture, documentation, contract
 
 test-unit: ## Test each package on its own.
 	$(INSTALLED)
-	$(DEV)/python -m pytest -m "not engine" bundle runner server
+	$(DEV)/python -m pytest -m "not engine" bundle runner server image
 	$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m "not engine and not compiled" k3decode
 
 test-kernels: ## Compile some variants of every kernel for each GPU, export and load one; no GPU needed.
@@ -127,6 +137,23 @@ mutants: ## Break device code on purpose; the cases must notice. Without a GPU: 
 	$(INSTALLED)
 	$(KERNELS)/python -m k3decode.mutants --commit "$$(git rev-parse HEAD)" \
 		--keep k3decode/benchmarks/mutants.jsonl
+
+##@ Images
+image: ## Build one image (FLAVOUR=cpu, gpu, registry, store, database) from the commit that is checked out.
+	@$(INSTALL) uv
+	@$(IMAGE) build --flavour "$(FLAVOUR)" --python .k3eval/env/uv/bin/python
+
+image-check: ## Build the cpu image twice from nothing, compare, run the smoke tier inside, verify.
+	@$(INSTALL) uv
+	@$(IMAGE) check --python .k3eval/env/uv/bin/python
+
+image-run: ## Run the image that was built: read-only, without a network, results to RESULTS.
+	@$(IMAGE) run --flavour "$(FLAVOUR)" --results "$(RESULTS)" $(if $(MODEL),--model "$(MODEL)") \
+		-- $(ARGS)
+
+image-inputs: ## Pin the inputs of the images again: Debian's packages, the gpu locks, all digests.
+	@$(INSTALL) uv
+	@$(IMAGE) pin --uv .k3eval/env/uv/bin/uv $(if $(LOCKS_ONLY),--locks-only)
 
 ##@ Keep
 client-cost: ## Measure what the load client costs, beside vllm bench serve; a quiet machine helps.

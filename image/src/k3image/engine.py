@@ -1,0 +1,125 @@
+"""Container engines: buildah or podman builds, podman runs, in a store of their own."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from k3image.problem import ImageError
+
+__all__ = ["Store", "builder_versions", "find_builder", "open_store"]
+
+_CAN_RAISE_LIMITS: Final = 24
+"""Bit of CAP_SYS_RESOURCE."""
+_NAMES: Final = ("buildah", "podman")
+_INSTALL: Final = "on Debian or Ubuntu: apt-get install buildah podman runc skopeo"
+
+
+def find_builder() -> str:
+    """The program that builds here.
+
+    Raises:
+        ImageError: There is none.
+    """
+    for name in _NAMES:
+        if shutil.which(name):
+            return name
+    raise ImageError(
+        "Neither buildah nor podman is here, and an image is built with one of them.", _INSTALL
+    )
+
+
+def builder_versions(names: tuple[str, ...]) -> dict[str, str]:
+    """Versions of programs; those that are not here are left out."""
+    found = {}
+    for name in names:
+        if shutil.which(name):
+            said = subprocess.run(
+                [name, "--version"], capture_output=True, text=True, check=False
+            ).stdout
+            match = re.search(r"\d+(\.\d+)+", said)
+            found[name] = match[0] if match else "unknown"
+    return found
+
+
+@dataclass(frozen=True)
+class Store:
+    """Images and containers in a folder of ours, apart from the user's."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, *command: str, quiet: bool = True) -> str:
+        """Run a program on this store and return what it said on stdout.
+
+        Raises:
+            ImageError: It is not here, or fails.
+        """
+        try:
+            done = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if quiet else None,
+                text=True,
+                check=False,
+                env=os.environ | self.environment,
+            )
+        except OSError as error:
+            raise ImageError(f"{command[0]} is not here.", _INSTALL) from error
+        if done.returncode != 0:
+            said = (done.stderr or "").strip().splitlines()
+            raise ImageError(
+                f"{' '.join(command[:2])} failed: {' | '.join(said[-4:]) or 'see above'}",
+                "the lines above it say more; the same command can be run again.",
+            )
+        return done.stdout.strip()
+
+    def status_of(self, *command: str) -> int:
+        """Run a program on this store with its words shown, and return its exit status."""
+        return subprocess.run(command, check=False, env=os.environ | self.environment).returncode
+
+    def remove(self) -> None:
+        """Remove the store with all that is in it."""
+        mounted = self.folder / "storage" / "overlay"
+        if mounted.is_mount():
+            subprocess.run(["umount", str(mounted)], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def open_store(folder: Path) -> Store:
+    """A store in this folder, with settings that work where less than usual is allowed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    limits = [] if _may_raise_limits() else [f"nofile={_hard_limit()}", "nproc=4096:4096"]
+    containers = folder / "containers.conf"
+    containers.write_text(
+        f"[containers]\ndefault_ulimits = {limits}\n"
+        "[engine]\n"
+        # crun refuses machines that mount both versions of control groups.
+        + ('runtime = "runc"\n' if Path("/sys/fs/cgroup/unified").is_dir() else "")
+        + 'cgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
+    )
+    storage = folder / "storage.conf"
+    storage.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n'
+    )
+    return Store(
+        folder,
+        {"CONTAINERS_CONF": str(containers), "CONTAINERS_STORAGE_CONF": str(storage)},
+    )
+
+
+def _may_raise_limits() -> bool:
+    status = Path("/proc/self/status").read_text()
+    match = re.search(r"(?m)^CapEff:\s*([0-9a-f]+)", status)
+    return bool(match and int(match[1], 16) >> _CAN_RAISE_LIMITS & 1)
+
+
+def _hard_limit() -> str:
+    # Imported here: it is there on Unix only, as everything that this function is for.
+    import resource  # noqa: PLC0415
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return f"{hard}:{hard}"
