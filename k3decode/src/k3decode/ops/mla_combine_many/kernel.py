@@ -125,10 +125,9 @@ class MlaCombineManyKernel:
             Float32, cute.make_layout((c.rows, c.most_partials), stride=(c.most_partials, 1)), 16
         )
         sLive = smem.allocate_tensor(Int32, cute.make_layout(c.rows), 16)
-        self._fetch_projection(value_up + Int64(head) * head_bytes, sProjection, piece)
         cute.arch.griddepcontrol_launch_dependents()
-        # The projection never changes; partials and gates may still be written.
         cute.arch.griddepcontrol_wait()
+        self._fetch_projection(value_up + Int64(head) * head_bytes, sProjection, piece)
         gates = self._read_gates(mGate, rows, row_block, head, piece)
         if cutlass.const_expr(c.source == "parts"):
             split = split_rows(
