@@ -18,6 +18,7 @@ from k3decode.dims import K3Dims
 __all__ = ["begin_step", "check_whole", "random_executor"]
 
 _REPLAYS = 3
+_CONTEXT = 200
 
 
 def random_executor(
@@ -106,54 +107,56 @@ def check_whole(
     """
     if not batches:
         return
-    context = 200
     executor = random_executor(
         dims,
         layers=layers,
         rows=max(batches).rows,
-        context=context,
+        context=_CONTEXT,
         seed=seed,
         device=device,
         tokens=batches[0].tokens,
         peers_of=peers_of,
     )
     for batch in batches:
-        rows = batch.rows
-        captured = executor.prepare(batch)
+        yield {"layers": layers, **_check_batch(executor, batch, seed)}
 
-        def begin(batch: Batch = batch) -> None:
-            live = batch.requests
-            begin_step(executor, batch, context=context, live=live, seed=seed + live)
-            torch.cuda.synchronize()
 
+def _check_batch(executor: DecodeExecutor, batch: Batch, seed: int) -> dict[str, Any]:
+    """Check one batch; returns what a line of results says of it."""
+    captured = executor.prepare(batch)
+
+    def begin() -> None:
+        live = batch.requests
+        begin_step(executor, batch, context=_CONTEXT, live=live, seed=seed + live)
+        torch.cuda.synchronize()
+
+    begin()
+    if (bring := executor.peers(batch)) is not None:
+        bring()
+    for launch in captured.launches:
+        launch.run()
+        torch.cuda.synchronize()
+    expected = _written(executor, batch.rows)
+    different: set[str] = set()
+    for _ in range(_REPLAYS):
         begin()
-        if (bring := executor.peers(batch)) is not None:
-            bring()
-        for launch in captured.launches:
-            launch.run()
-            torch.cuda.synchronize()
-        expected = _written(executor, rows)
-        different: set[str] = set()
-        for _ in range(_REPLAYS):
-            begin()
-            captured.graph.replay()
-            torch.cuda.synchronize()
-            if executor.exchanges is not None:
-                executor.exchanges.check()
-            found = _written(executor, rows)
-            different |= {n for n, t in found.items() if not _same_bits(t, expected[n])}
-        finite = bool(torch.isfinite(expected["vocabulary"]).all())
-        yield {
-            "layers": layers,
-            "rows": rows,
-            "tokens": batch.tokens,
-            "replays": _REPLAYS,
-            "kernels": captured.kernels,
-            "outcome": "passed" if finite and not different else "failed",
-            "finite": finite,
-            "different": sorted(different),
-            "distinct_experts": [int(ids.unique().numel()) for ids in expected["experts"]],
-        }
+        captured.graph.replay()
+        torch.cuda.synchronize()
+        if executor.exchanges is not None:
+            executor.exchanges.check()
+        found = _written(executor, batch.rows)
+        different |= {n for n, t in found.items() if not _same_bits(t, expected[n])}
+    finite = bool(torch.isfinite(expected["vocabulary"]).all())
+    return {
+        "rows": batch.rows,
+        "tokens": batch.tokens,
+        "replays": _REPLAYS,
+        "kernels": captured.kernels,
+        "outcome": "passed" if finite and not different else "failed",
+        "finite": finite,
+        "different": sorted(different),
+        "distinct_experts": [int(ids.unique().numel()) for ids in expected["experts"]],
+    }
 
 
 def _written(executor: DecodeExecutor, rows: int) -> dict[str, Tensor]:

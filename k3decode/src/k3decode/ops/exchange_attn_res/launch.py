@@ -56,20 +56,16 @@ def exchange_attn_res(  # noqa: PLR0917
         KernelInputError: an input is not as described.
         UnsupportedGpuError: no kernel for this GPU.
     """
-    rows, width = out.shape if out.ndim == 2 else (0, 0)  # noqa: PLR2004
-    gathers = place.words.shape[0] == 1
     check = InputCheck("exchange_attn_res")
-    _check_rows(check, prefix, own, out, width // place.ranks if gathers else width)
+    _check_rows(check, prefix, own, out, place)
     _check_blocks(check, blocks, out, num_blocks=num_blocks, write_block=write_block)
-    check.tensor("direction", direction, dtype=torch.float32, shape=[width], dense_from=0)
-    if output_norm is not None:
-        check.tensor("output_norm", output_norm, dtype=out.dtype, shape=[width], dense_from=0)
-    check_place(check, place, rows=rows, words=width // 2, slots=1 if gathers else place.ranks)
+    _check_weights(check, direction, output_norm, out)
     architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
+    gathers = _gathers(place)
     config = ExchangeAttnResConfig(
-        hidden_size=width,
+        hidden_size=out.shape[1],
         blocks=num_blocks,
         has_pending=True,
         write_block=write_block,
@@ -81,15 +77,9 @@ def exchange_attn_res(  # noqa: PLR0917
     )
     word = place.words.element_size()
     compile_variant(config, architecture)(
-        device_pointer(prefix),
-        device_pointer(own),
-        device_pointer(blocks),
-        device_pointer(direction),
+        *(device_pointer(one) for one in (prefix, own, blocks, direction)),
         device_pointer(out if output_norm is None else output_norm),
-        device_pointer(out),
-        device_pointer(place.words),
-        device_pointer(place.peers),
-        device_pointer(place.error),
+        *(device_pointer(one) for one in (out, place.words, place.peers, place.error)),
         prefix.stride(0),
         blocks.stride(1),
         blocks.stride(0),
@@ -100,16 +90,30 @@ def exchange_attn_res(  # noqa: PLR0917
         place.code(GATHER_KIND if gathers else SUM_KIND),
         place.deadline,
         place.rank,
-        rows,
+        out.shape[0],
         current_stream(),
     )
 
 
-def _check_rows(
-    check: InputCheck, prefix: Tensor, own: Tensor, out: Tensor, own_width: int
+def _gathers(place: Place) -> bool:
+    """Whether columns are gathered; else there is a slot for each rank."""
+    return bool(place.words.shape[0] == 1)
+
+
+def _check_weights(
+    check: InputCheck, direction: Tensor, output_norm: Tensor | None, out: Tensor
 ) -> None:
+    shape = list(out.shape[-1:])
+    check.tensor("direction", direction, dtype=torch.float32, shape=shape, dense_from=0)
+    if output_norm is not None:
+        check.tensor("output_norm", output_norm, dtype=out.dtype, shape=shape, dense_from=0)
+
+
+def _check_rows(check: InputCheck, prefix: Tensor, own: Tensor, out: Tensor, place: Place) -> None:
     rows, width = (out.shape[0], out.shape[1]) if out.ndim == 2 else (0, 0)  # noqa: PLR2004
     check.rows(rows)
+    slots, own_width = (1, width // place.ranks) if _gathers(place) else (place.ranks, width)
+    check_place(check, place, rows=rows, words=width // 2, slots=slots)
     shapes = {"out": [rows, width], "prefix": [rows, width], "own": [rows, own_width]}
     for (name, shape), tensor in zip(shapes.items(), (out, prefix, own), strict=True):
         check.tensor(name, tensor, dtype=torch.bfloat16, shape=shape, stride_multiple=VECTOR_WIDTH)
