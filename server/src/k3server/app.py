@@ -7,8 +7,10 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from k3server import __version__
+from k3server.answer_examples import with_examples
 from k3server.complaint import invalid_request
 from k3server.entity_tags import EntityTags
 from k3server.errors import Problem, PublicError
@@ -43,6 +45,7 @@ from k3server.upload_intake import UploadIntake
 
 __all__ = ["create_app"]
 
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT")
 _LOG: Final = logging.getLogger("k3server")
 _NO_PAGE: Final = Problem(
     404,
@@ -137,7 +140,7 @@ def _describe_problems(app: FastAPI) -> None:
     def with_problems() -> dict[str, Any]:
         found = described()
         found["components"]["schemas"].update(problem_schemas())
-        return found
+        return with_examples(found)
 
     app.openapi = with_problems  # type: ignore[method-assign]
 
@@ -168,7 +171,7 @@ def _tell_problems(app: FastAPI, pages: Pages) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        return told(request, _of_http(error))
+        return told(request, _of_http(error, _allowed(app, request)))
 
     @app.exception_handler(Exception)
     async def defect(request: Request, error: Exception) -> Response:
@@ -176,14 +179,23 @@ def _tell_problems(app: FastAPI, pages: Pages) -> None:
         return told(request, _DEFECT)
 
 
-def _of_http(error: HTTPException) -> Problem:
+def _of_http(error: HTTPException, allowed: str) -> Problem:
     if error.status_code == _NO_PAGE.status:
         return _NO_PAGE
-    headers = dict(error.headers or {})
-    allowed = headers.get("Allow", headers.get("allow", "another method"))
     return Problem(
         error.status_code,
         "The request does not fit",
         f"Expected {allowed}, found another request. /api/v1/openapi.json lists what is there.",
-        headers=headers,
+        headers={**dict(error.headers or {}), "Allow": allowed} if allowed else {},
     )
+
+
+def _allowed(app: FastAPI, request: Request) -> str:
+    """Methods of an address, over all routes: one route knows its own only."""
+    found = [
+        method
+        for method in _METHODS
+        for scope in [{**request.scope, "method": method}]
+        if any(route.matches(scope)[0] is Match.FULL for route in app.routes)
+    ]
+    return ", ".join(found)

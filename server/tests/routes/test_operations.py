@@ -119,3 +119,40 @@ def test_every_json_body_has_an_example_that_fits_its_schema() -> None:
     assert len(bodies) == 5
     for body in bodies:
         jsonschema.validate(body["example"], body["schema"])
+
+
+async def test_every_answer_and_body_in_json_has_an_example_that_fits(
+    client: httpx.AsyncClient,
+) -> None:
+    description = (await client.get("/api/v1/openapi.json")).json()
+    checked = 0
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            body = operation.get("requestBody", {"content": {}})
+            for where in (body, *operation["responses"].values()):
+                for kind, content in where.get("content", {}).items():
+                    if "json" not in kind:
+                        continue
+                    schema = {**content["schema"], "components": description["components"]}
+                    jsonschema.Draft202012Validator(schema).validate(content["example"])
+                    checked += 1
+    assert checked > 100
+    problem = description["paths"]["/api/v1/nonces"]["post"]["responses"]["411"]
+    assert problem["content"]["application/problem+json"]["example"]["status"] == 411
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        (f"/api/v1/blobs/{'0' * 64}", "HEAD, PUT"),
+        ("/api/v1/board", "GET, POST"),
+        ("/api/v1/nonces", "POST"),
+        ("/board", "GET, HEAD"),
+    ],
+)
+async def test_another_method_is_told_all_that_there_are(
+    client: httpx.AsyncClient, path: str, methods: str
+) -> None:
+    answer = await client.request("DELETE", path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+    assert f"Expected {methods}, found another request." in answer.text

@@ -18,7 +18,11 @@ def blob_routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1/blobs", tags=["blobs"])
     settings = services.settings
 
-    @router.head("/{sha256}", responses=problems(422))
+    @router.head(
+        "/{sha256}",
+        response_class=Response,
+        responses={404: {"description": "It is not here."}, **problems(422)},
+    )
     async def ask_for_blob(sha256: Digest) -> Response:
         """Whether an archive is there already: 200 with its size, or 404."""
         size = await run_in_threadpool(services.store.size, sha256)
