@@ -283,7 +283,7 @@ def _cases() -> tuple[Case, ...]:
         ("situ_saturated", _Shape(3, situ, alter=_saturated_situ)),
         ("front_one_row", _Shape(1, front)),
         ("front_padded", _Shape(6, front, padding=8)),
-        ("wide_ragged", _Shape(17, ProjectionShape(3016, 192, fp32_rows=112))),
+        ("wide_ragged", _Shape(33, ProjectionShape(3016, 192, fp32_rows=112))),
         ("wide_many_units", _Shape(64, ProjectionShape(3008, 64 * 33))),
         ("wide_chains", _Shape(40, ProjectionShape(3008, 64 * 19, fp32_rows=112))),
         ("wide_front_padded", _Shape(33, wide, padding=8)),
