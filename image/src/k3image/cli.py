@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
 from pathlib import Path
@@ -31,6 +32,8 @@ _PYTHON: Final = (3, 11)
 
 def main(arguments: list[str]) -> int:
     """Run one command and return its exit status."""
+    # Asked to end it ends what it started, as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(_parser().parse_args(arguments))
     except ImageError as problem:

@@ -108,6 +108,8 @@ def make_base(
             *(f"--architectures={architecture}", "--format=tar"),
             f"--include={','.join(one.name for one in packages)}",
             *("--aptopt=Acquire::Languages none", "--aptopt=APT::Install-Recommends false"),
+            # The archive may lie in a folder that only root may enter.
+            '--aptopt=APT::Sandbox::User "root"',
             *('--dpkgopt=path-exclude="/usr/share/doc/*"', f"--customize-hook={_CLEAN}"),
             # PostgreSQL's package would make a cluster with a number drawn by chance.
             *(
@@ -149,16 +151,26 @@ def _fast_folder() -> Path | None:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        process = subprocess.Popen(
+            command, stdout=pipe, stderr=pipe, text=True, env=environment, umask=0o022
+        )
     except OSError as error:
         raise ImageError(
             "mmdebstrap is not here, and the base is unpacked with it.",
             "on Debian or Ubuntu: apt-get install mmdebstrap",
         ) from error
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if re.match(r"E:|.*error", line)]
-        said = lines or done.stderr.splitlines()[-1:] or ["it said nothing"]
+    with process:
+        try:
+            _, errors = process.communicate()
+        except BaseException:
+            # Asked to stop it unmounts what it mounted; killed it does not.
+            process.terminate()
+            raise
+    if process.returncode != 0:
+        lines = [line for line in errors.splitlines() if re.match(r"E:|.*error", line)]
+        said = lines or errors.splitlines()[-1:] or ["it said nothing"]
         raise ImageError(
             f"mmdebstrap cannot make the base: {said[0].strip()}.",
             "check the packages of this set in inputs.toml: each must be there with all it needs.",

@@ -66,6 +66,8 @@ class Store:
                 text=True,
                 check=False,
                 env=os.environ | self.environment,
+                # What packages and builds write must not depend on how this shell is set.
+                umask=0o022,
             )
         except OSError as error:
             raise ImageError(f"{command[0]} is not here.", _INSTALL) from error
