@@ -7,6 +7,7 @@ import pytest
 
 from k3server_testing.soak.full_disk import run_full_disk
 from k3server_testing.soak.kills import run_kills
+from k3server_testing.soak.large_bundle import run_large_bundle
 from k3server_testing.soak.malformed import run_malformed
 from k3server_testing.soak.outages import run_outages
 from k3server_testing.soak.pages import run_pages
@@ -69,3 +70,12 @@ def test_pages_answer_with_submissions_in_the_index(tmp_path: Path) -> None:
     assert set(found.p99_ms) == {"front", "older", "pull", "compare", "submission", "search"}
     # Generous: machines of CI are shared. The number of `make soak` is the one that counts.
     assert max(found.p50_ms.values()) < 500
+
+
+def test_large_bundle_is_taken_in_parts_within_the_memory_of_its_content(tmp_path: Path) -> None:
+    found = run_large_bundle(tmp_path, mib=20, seed=1)
+    assert (found.status, found.archive_bytes >> 20) == (201, 20)
+    # The file, its content, and a second copy of the largest file while it is joined.
+    assert found.verify_memory_bytes < (120 + 3 * 20) << 20
+    assert found.registry_memory_bytes < 150_000_000
+    assert 0 < found.speed_ratio < 1

@@ -35,6 +35,7 @@ __all__ = [
 DEFAULT_LIMITS: Final = ArchiveLimits()
 
 _WINDOW_LOG: Final = 27
+_STEP_BYTES: Final = 1 << 20
 _DAMAGED_STEP_BYTES: Final = 256
 _HINT: Final = "Take the bundle file again from where it was made, or make it again with k3-eval."
 
@@ -120,9 +121,11 @@ def read_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Mapping[
         # Not blocking, so that a named pipe in place of a file is refused and not waited for.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            found = os.fstat(stream.fileno())
+            if not stat.S_ISREG(found.st_mode):
                 raise _framing(where, "Expected a regular file, found another kind.")
-            data = stream.read(limits.archive_bytes + 1)
+            # Memory for as many bytes as there are, not for as many as there may be.
+            data = stream.read(min(found.st_size, limits.archive_bytes) + 1)
     except (OSError, ValueError) as error:
         why = f"Expected a bundle file that can be read, found: {error.__class__.__name__}."
         raise _framing(where, why) from error
@@ -140,7 +143,7 @@ def read_archive_bytes(data: bytes, limits: ArchiveLimits = DEFAULT_LIMITS) -> M
     frame, marks, intact = parts
     if not intact:
         raise _damage(frame, marks, limits)
-    source = _Frame(frame, step_bytes=len(frame))
+    source = _Frame(frame, step_bytes=_STEP_BYTES)
     members = read_ustar(source.read, limits)
     files = {name: content for name, content in members if content is not None}
     source.refuse_rest()
@@ -152,8 +155,8 @@ def read_archive_bytes(data: bytes, limits: ArchiveLimits = DEFAULT_LIMITS) -> M
 class _Frame:
     """One zstd frame as a byte source that never gives more than is asked for."""
 
-    def __init__(self, frame: bytes, *, step_bytes: int, fine_from: int = sys.maxsize) -> None:
-        self._frame = memoryview(frame)
+    def __init__(self, frame: memoryview, *, step_bytes: int, fine_from: int = sys.maxsize) -> None:
+        self._frame = frame
         self._step_bytes = step_bytes
         self._fine_from = fine_from
         self.fed_bytes = 0
@@ -187,7 +190,7 @@ class _Frame:
             raise _framing("the zstd frame", "Expected one zstd frame, found more bytes after it.")
 
 
-def _damage(frame: bytes, marks: tuple[bytes, ...], limits: ArchiveLimits) -> BundleError:
+def _damage(frame: memoryview, marks: tuple[bytes, ...], limits: ArchiveLimits) -> BundleError:
     """Name the damaged file of a bundle file whose digest does not fit.
 
     Damage spreads forwards only, so the first file that differs from its mark is the damaged one.

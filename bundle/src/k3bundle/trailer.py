@@ -39,7 +39,7 @@ def make_trailer(frame: bytes, marks: Sequence[bytes]) -> bytes:
     return undigested + _digest(frame, undigested)
 
 
-def split_trailer(data: bytes, most_files: int) -> tuple[bytes, Trailer, bool] | None:
+def split_trailer(data: bytes, most_files: int) -> tuple[memoryview, Trailer, bool] | None:
     """Split a bundle file into zstd frame and trailer.
 
     Args:
@@ -60,11 +60,12 @@ def split_trailer(data: bytes, most_files: int) -> tuple[bytes, Trailer, bool] |
     first = at + _FRAME_HEADER_BYTES
     starts = range(first, first + count * _MARK_BYTES, _MARK_BYTES)
     marks = tuple(data[start : start + _MARK_BYTES] for start in starts)
-    frame = data[:at]
+    # A view: the frame is nearly the whole file, which may be large.
+    frame = memoryview(data)[:at]
     return frame, marks, _digest(frame, data[at:-_DIGEST_BYTES]) == tail[-_DIGEST_BYTES:]
 
 
-def _digest(frame: bytes, undigested: bytes) -> bytes:
+def _digest(frame: bytes | memoryview, undigested: bytes) -> bytes:
     digest = sha256(frame)
     digest.update(undigested)
     return digest.digest()

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from k3bundle.archive import read_archive
+from k3bundle.archive import DEFAULT_LIMITS, ArchiveLimits, read_archive
 from k3bundle.bundle import parse_records
 from k3bundle.errors import BundleError
 from k3bundle.finding import Finding
@@ -20,14 +20,16 @@ __all__ = ["judge", "secret_findings"]
 _MOST_SECRETS: Final = 50
 
 
-def judge(archive: Path, policy: Policy) -> tuple[tuple[Finding, ...], SubmissionDocument | None]:
-    """Verify an archive against a policy.
+def judge(
+    archive: Path, policy: Policy, limits: ArchiveLimits = DEFAULT_LIMITS
+) -> tuple[tuple[Finding, ...], SubmissionDocument | None]:
+    """Verify an archive against a policy, within limits of size.
 
     Returns:
         All findings and None, or no findings and the document to index.
     """
     try:
-        files = read_archive(archive)
+        files = read_archive(archive, limits)
         report = verify(files, policy)
     except BundleError as error:
         return error.findings, None
@@ -54,14 +56,14 @@ def _document(files: Mapping[str, bytes], report: Report) -> SubmissionDocument:
     )
 
 
-def secret_findings(archive: Path) -> tuple[Finding, ...]:
+def secret_findings(archive: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> tuple[Finding, ...]:
     """Secrets in an archive, by the patterns of this version; nothing else is judged.
 
     Returns:
         At most 50 findings; those of the archive itself where it cannot be read.
     """
     try:
-        files = read_archive(archive)
+        files = read_archive(archive, limits)
     except BundleError as error:
         return error.findings
     found = (

@@ -20,6 +20,8 @@ class Settings:
     """Address under which contributors reach the registry, without a final slash."""
     max_archive_bytes: int = 2048 * _MIB
     """Largest archive that is received."""
+    max_content_bytes: int = 512 * _MIB
+    """Most bytes of the files inside an archive, together; the verifier holds them in memory."""
     max_put_bytes: int = 64 * _MIB
     """Largest archive that is received in one request; a larger one comes in parts."""
     part_size_bytes: int = 16 * _MIB

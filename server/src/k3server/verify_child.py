@@ -15,7 +15,10 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from k3bundle.archive import ArchiveLimits
 
 __all__ = ["ABANDONED", "OUT_OF_MEMORY", "main"]
 
@@ -43,15 +46,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parent-pid", required=True, type=int)
     parser.add_argument("--cpu-s", required=True, type=int)
     parser.add_argument("--memory-bytes", required=True, type=int)
+    parser.add_argument("--archive-bytes", required=True, type=int)
+    parser.add_argument("--content-bytes", required=True, type=int)
     chosen = parser.parse_args(arguments)
     if not _dies_with(chosen.parent_pid):
         return ABANDONED
     _set_limits(cpu_s=chosen.cpu_s, memory_bytes=chosen.memory_bytes)
     try:
-        if chosen.secrets_only:
-            answer = _scan(chosen.archive)
-        else:
-            answer = _judge(chosen.archive, chosen.repository, chosen.pull_request, chosen.commit)
+        answer = _scan(chosen) if chosen.secrets_only else _judge(chosen)
     except MemoryError:
         return OUT_OF_MEMORY
     sys.stdout.write(answer)
@@ -76,17 +78,20 @@ def _set_limits(*, cpu_s: int, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
 
-def _judge(archive: Path, repository: str, pull_request: int, commit_sha: str) -> str:
+def _judge(chosen: argparse.Namespace) -> str:
     # Imported under the limits, because reading the libraries is part of the cost.
     from k3bundle.policy import Policy  # noqa: PLC0415
     from k3bundle.subject import ChangeUnderTest  # noqa: PLC0415
     from k3server.judge import judge  # noqa: PLC0415
 
     change = ChangeUnderTest(
-        repository=repository, pull_request=pull_request, commit_sha=commit_sha
+        repository=chosen.repository,
+        pull_request=chosen.pull_request,
+        commit_sha=chosen.commit,
     )
     # A plan of a tier that asks for less than the tier does is no evidence of that tier.
-    findings, document = judge(archive, Policy(change=change, require_standard=True))
+    policy = Policy(change=change, require_standard=True)
+    findings, document = judge(chosen.archive, policy, _limits(chosen))
     return json.dumps(
         {
             "findings": [asdict(finding) for finding in findings],
@@ -97,11 +102,20 @@ def _judge(archive: Path, repository: str, pull_request: int, commit_sha: str) -
     )
 
 
-def _scan(archive: Path) -> str:
+def _scan(chosen: argparse.Namespace) -> str:
     from k3server.judge import secret_findings  # noqa: PLC0415
 
-    findings = [asdict(finding) for finding in secret_findings(archive)]
+    limits = _limits(chosen)
+    findings = [asdict(finding) for finding in secret_findings(chosen.archive, limits)]
     return json.dumps({"findings": findings, "document": None})
+
+
+def _limits(chosen: argparse.Namespace) -> "ArchiveLimits":
+    from k3bundle.archive import ArchiveLimits  # noqa: PLC0415
+
+    # One file may be all that there is.
+    content = chosen.content_bytes
+    return ArchiveLimits(chosen.archive_bytes, file_bytes=content, total_bytes=content)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,19 @@ from typing import Literal, Self
 
 import httpx
 
-__all__ = ["RegistryProcess"]
+__all__ = ["RegistryProcess", "memory_bytes"]
+
+
+def memory_bytes(pid: int, kind: Literal["VmRSS", "VmHWM"]) -> int:
+    """Memory of a process now (`VmRSS`), or the most it ever had (`VmHWM`).
+
+    Raises:
+        LookupError: It has ended.
+    """
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{kind}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(f"Expected {kind} in the status of process {pid}, found none.")
 
 
 class RegistryProcess:
@@ -67,11 +79,8 @@ class RegistryProcess:
         return self._process.pid
 
     def memory_bytes(self, kind: Literal["VmRSS", "VmHWM"]) -> int:
-        """Its memory now (`VmRSS`), or the most it ever had (`VmHWM`)."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(f"{kind}:"):
-                return int(line.split()[1]) * 1024
-        raise LookupError(f"Expected {kind} in the status of the registry's process, found none.")
+        """Its memory; see the function of this name."""
+        return memory_bytes(self.pid, kind)
 
     def processor_s(self) -> float:
         """Processor time that it used so far, without its children."""

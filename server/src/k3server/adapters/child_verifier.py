@@ -120,6 +120,8 @@ class ChildVerifier:
             f"--parent-pid={os.getpid()}",
             f"--cpu-s={self._settings.verify_cpu_s}",
             f"--memory-bytes={self._settings.verify_memory_bytes}",
+            f"--archive-bytes={self._settings.max_archive_bytes}",
+            f"--content-bytes={self._settings.max_content_bytes}",
         )
 
     def _interpret(

@@ -17,6 +17,7 @@ from k3server.settings import Settings
 
 __all__ = ["add_rescan_flags", "run_rescan"]
 
+_ANY_BYTES: Final = 1 << 40
 _REASON: Final = "A secret was found in the bundle when it was scanned again."
 
 
@@ -30,7 +31,8 @@ def add_rescan_flags(parser: argparse.ArgumentParser) -> None:
 
 def run_rescan(chosen: argparse.Namespace) -> int:
     """Scan every archive again, each in a process with limits; a line on stdout per finding."""
-    verifier = ChildVerifier(Settings(public_url=""))
+    # What was taken before is looked into whatever its size; memory is limited all the same.
+    verifier = ChildVerifier(Settings(public_url="", max_content_bytes=_ANY_BYTES))
     scanned = found = 0
     with database_of(chosen) as database:
         reports = rescan(

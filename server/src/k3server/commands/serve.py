@@ -76,6 +76,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=2048,
         help="largest archive that is received, in MiB (%(default)s)",
     )
+    parser.add_argument(
+        "--max-content-mib",
+        type=_mib,
+        default=512,
+        help="most that the files inside an archive may be together, in MiB (%(default)s)",
+    )
 
 
 def _port(text: str) -> int:
@@ -147,6 +153,7 @@ def _settings(chosen: argparse.Namespace, port: int) -> Settings:
         behind_proxy=chosen.behind_proxy,
         webhook_secret=os.environ.get("GITHUB_WEBHOOK_SECRET", "").encode(),
         max_archive_bytes=chosen.max_archive_mib * _MIB,
+        max_content_bytes=chosen.max_content_mib * _MIB,
     )
 
 

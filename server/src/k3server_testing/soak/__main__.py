@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from k3server_testing.soak.full_disk import run_full_disk
 from k3server_testing.soak.kills import run_kills
+from k3server_testing.soak.large_bundle import run_large_bundle
 from k3server_testing.soak.malformed import run_malformed
 from k3server_testing.soak.outages import run_outages
 from k3server_testing.soak.pages import run_pages
@@ -37,6 +38,7 @@ _PARTS: Final = (
     "outages-store",
     "kills-embedded",
     "kills-full",
+    "large-bundle",
     "malformed",
 )
 
@@ -77,6 +79,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--full-disks", type=int, default=100, help="on each stack")
     parser.add_argument("--malformed", type=int, default=100_000)
     parser.add_argument("--malformed-sent", type=int, default=200, help="of those, to a registry")
+    parser.add_argument("--large-mib", type=int, default=1024)
     parser.add_argument("--submissions", type=int, default=100_000)
     parser.add_argument("--requests", type=int, default=1000, help="requests per page")
     return parser
@@ -101,6 +104,7 @@ def _parts(chosen: argparse.Namespace) -> dict[str, Callable[[Path], Any]]:
         "outages-store": partial(outages, what="store"),
         "kills-embedded": partial(kills, stack="embedded"),
         "kills-full": partial(kills, stack="full"),
+        "large-bundle": partial(run_large_bundle, mib=chosen.large_mib, seed=_SEED),
         "malformed": partial(
             run_malformed,
             count=chosen.malformed,
