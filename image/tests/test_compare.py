@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from k3image import tree as tree_module
 from k3image.cli import compare_main
 from k3image.compare import compare_images
 from k3image.inputs import digest_of
@@ -115,6 +116,25 @@ def test_layers_lie_over_each_other(tmp_path: Path, make_layout: Make) -> None:
         read_layer_tree(image.layers[0], number, tree)
     assert sorted(tree) == ["a/y", "b/new", "c"]
     assert tree["c"].layer == 1
+
+
+def test_a_file_takes_the_place_of_a_folder_with_all_in_it(make_layout: Make) -> None:
+    below = read_image(make_layout("below", {"a/": b"", "a/x": b"1", "b": b"2"}))
+    above = read_image(make_layout("above", {"a": b"3", "b/": b""}))
+    tree: dict[str, Found] = {}
+    for number, image in enumerate((below, above)):
+        read_layer_tree(image.layers[0], number, tree)
+    assert {path: one.entry.kind for path, one in tree.items()} == {"a": "file", "b": "folder"}
+
+
+def test_a_plain_tree_is_never_looked_through(
+    make_layout: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("with tens of thousands of paths that takes minutes")
+
+    monkeypatch.setattr(tree_module, "_remove", refuse)
+    assert len(image_entries(read_image(make_layout("plain", FILES)))) == len(FILES)
 
 
 def test_a_compressed_layer_and_a_hard_link_are_read(tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ def _put(
         entry = Entry(path, "folder", mode, *owner, "")
     else:
         return
-    if entry.kind != "folder":
+    before = tree.get(path)
+    if before is not None and before.entry.kind == "folder" != entry.kind:
+        # Looked for only then: a tree has tens of thousands of paths.
         _remove(tree, path, itself=True)
     tree[path] = Found(entry, int(member.mtime), number, member.name)
 
