@@ -71,7 +71,7 @@ test: ## Run everything that CI runs, and print the time of each part.
 		"PYTHON=$(PYTHON)" "WHEELS=$(WHEELS)"
 
 test-env: ## Install the environments that the other parts of the tests need.
-	@$(INSTALL) dev kernels engine referee registry registry-full services
+	@$(INSTALL) dev kernels engine referee registry registry-full services probes
 
 lint: ## Check style and format of Python, shell and YAML files.
 	$(INSTALLED)
@@ -174,6 +174,8 @@ soak: ## Load and kill a real registry on loopback, and write what came of it; t
 	$(INSTALLED)
 	$(DEV)/python -m k3server_testing.soak --commit "$$(git rev-parse HEAD)" \
 		--out server/benchmarks/soak.json
+	$(DEV)/python -m k3server_testing.probes.api_cases --commit "$$(git rev-parse HEAD)" \
+		--out server/benchmarks/api-cases.json
 
 lock: ## Make all locks under requirements/ again; UPGRADE=1 takes newer versions.
 	@$(HOUSE) lock --wheels "$(WHEELS)" --upgrade "$(UPGRADE)"

@@ -73,6 +73,7 @@ ENVIRONMENTS = (
         needs_bytes=900 * _MIB,
     ),
     Environment("services", "services", needs_bytes=600 * _MIB),
+    Environment("probes", "probes", needs_bytes=500 * _MIB),
     Environment(
         "kernels",
         "kernels",

@@ -5,12 +5,13 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from k3server.commands import decisions, secrets_again, serve, upkeep
 from k3server.commands.storage import STORAGE_EPILOG
 from k3server.errors import MachineError
 from k3server.exit_code import ExitCode
+from k3server.log_lines import LogForm, formatter
 from k3server.ports import StoreFullError, StoreUnavailableError
 
 __all__ = ["COMMANDS", "main"]
@@ -76,7 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
         Exit status, see `ExitCode`.
     """
     chosen = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(chosen.log))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     # A line per migration at each start says nothing to an operator.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
@@ -111,6 +114,12 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.add_flags(sub)
+        sub.add_argument(
+            "--log",
+            choices=get_args(LogForm),
+            default="text",
+            help="form of the log's lines on stderr (%(default)s)",
+        )
     return parser
 
 

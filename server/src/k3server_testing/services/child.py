@@ -86,10 +86,10 @@ def free_port(beside: int = 0) -> int:
     raise RuntimeError("Expected a free port on the loopback address, found none in 200 tries.")
 
 
-def program(name: str) -> Path:
-    """A program of the environment `services`, which `make test-env` installs."""
+def program(name: str, environment: str = "services") -> Path:
+    """A program of an environment that `make test-env` installs."""
     root = Path(__file__).resolve().parents[4]
-    path = root / ".k3eval" / "env" / "services" / "bin" / name
+    path = root / ".k3eval" / "env" / environment / "bin" / name
     if not path.exists():
         raise RuntimeError(f"Expected {path}, found nothing. Run: make test-env")
     return path
