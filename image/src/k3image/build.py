@@ -127,9 +127,12 @@ def build(fetched: Fetched, source: Source, store: Store, folder: Path, say: Say
     export_source(source, folder / "context")
     wheel_folder(inputs, flavour, fetched.locks, list(fetched.wheels), folder / "wheels")
     builder = find_builder()
-    pulled = store.run(builder, "pull", "--quiet", f"oci:{folder}/base:base")
     local = "localhost/k3-eval-base"
-    store.run(builder, "tag", pulled.splitlines()[-1], f"{local}:base")
+    # Not the builder's own pull: it makes a name of the folder, and not every folder makes one.
+    store.run(
+        *("skopeo", "copy", "--quiet", "--insecure-policy", f"oci:{folder}/base:base"),
+        f"containers-storage:{local}:base",
+    )
     arguments = {
         "BASE": f"{local}@{base}",
         "SOURCE_DATE_EPOCH": str(source.epoch),
