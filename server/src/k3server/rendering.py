@@ -49,6 +49,8 @@ class Pages:
             finalize=_visible,
             trim_blocks=True,
             lstrip_blocks=True,
+            # Templates are part of the package: no page looks whether their files changed.
+            auto_reload=False,
         )
         self._environment.globals.update(
             stylesheet=f"/static/style.css?v={tag}",

@@ -6,6 +6,7 @@ Words go to stderr; stdout carries one line, `ready ADDRESS`, once requests are 
 import argparse
 import errno
 import fcntl
+import gc
 import os
 import re
 import signal
@@ -168,6 +169,9 @@ class _Server(uvicorn.Server):
         """Start, then print the one line of stdout."""
         await super().startup(sockets)
         if self.started:
+            # What is there now stays: looking through it again and again would delay answers.
+            gc.collect()
+            gc.freeze()
             sys.stdout.write(f"ready {self._address}\n")
             sys.stdout.flush()
 
