@@ -2,13 +2,16 @@ import base64
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from k3runner.errors import MachineError
+from k3runner.installed_commit import Origin, refuse_other_commit
 from k3runner.installed_files import read_installed_engine
 from k3runner.subjects.definition import EngineLaunch
+from k3runner_testing.run_case import CHANGE
 
 
 def launch(*, paths: tuple[str, ...] = ()) -> EngineLaunch:
@@ -137,3 +140,37 @@ def test_environment_without_the_engine_is_a_sentence(tmp_path: Path) -> None:
 def test_python_that_does_not_run_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="does not run"):
         read_installed_engine(launch(), tmp_path / "python")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://github.com/example/engine.git",
+        "https://GitHub.com/Example/Engine/",
+        "ssh://git@github.com/example/engine",
+        "git@github.com:example/engine.git",
+    ],
+)
+def test_a_package_of_another_commit_of_the_repository_is_refused(
+    environment: Environment, url: str
+) -> None:
+    direct = {"url": url, "vcs_info": {"vcs": "git", "commit_id": "b" * 40}}
+    info = environment.site / "toy_cpu-1.0.dist-info"
+    (info / "direct_url.json").write_text(json.dumps(direct))
+    (origin,) = read_installed_engine(launch(), environment.python).origins
+    assert origin == Origin("toy-cpu", url, "b" * 40)
+    with pytest.raises(MachineError, match=f"toy-cpu is installed from commit {'b' * 40} of exam"):
+        refuse_other_commit([origin], CHANGE)
+    refuse_other_commit([replace(origin, commit_sha=CHANGE.commit_sha)], CHANGE)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://github.com/other/engine", "file:///src/engine", "engine", ""]
+)
+def test_commits_of_other_repositories_are_not_compared(url: str) -> None:
+    refuse_other_commit([Origin("toy", url, "b" * 40)], CHANGE)
+
+
+def test_what_was_not_fetched_from_a_repository_has_no_origin(environment: Environment) -> None:
+    environment.install("decode", {}, editable=environment.site)
+    assert read_installed_engine(launch(), environment.python).origins == ()

@@ -8,6 +8,7 @@ from pathlib import Path
 from k3bundle.subject import EngineBuild, FileDifference
 from k3runner import installed_files_script
 from k3runner.errors import MachineError
+from k3runner.installed_commit import Origin
 from k3runner.subjects.definition import EngineLaunch
 
 __all__ = ["EXTERNAL_VERSION", "InstalledEngine", "read_installed_engine"]
@@ -25,6 +26,8 @@ class InstalledEngine:
     """The build."""
     remarks: tuple[str, ...]
     """What could not be checked, in sentences."""
+    origins: tuple[Origin, ...] = ()
+    """Distributions that were fetched from a repository."""
 
 
 def read_installed_engine(engine: EngineLaunch, engine_python: Path) -> InstalledEngine:
@@ -76,4 +79,5 @@ def read_installed_engine(engine: EngineLaunch, engine_python: Path) -> Installe
             ),
         ),
         remarks=tuple(found["remarks"]),
+        origins=tuple(Origin(one["name"], one["url"], one["commit"]) for one in found["origins"]),
     )

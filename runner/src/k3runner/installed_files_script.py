@@ -67,9 +67,22 @@ def main() -> None:
                 "checked": checked,
                 "differences": differences,
                 "remarks": remarks,
+                "origins": _origins(found),
             }
         )
     )
+
+
+def _origins(found: dict[str, Any]) -> list[dict[str, str]]:
+    """Distributions that were fetched from a repository, with the commit."""
+    origins = []
+    for name, distribution in sorted(found.items()):
+        text = distribution.read_text("direct_url.json")
+        said = json.loads(text) if text else {}
+        commit = said.get("vcs_info", {}).get("commit_id")
+        if commit:
+            origins.append({"name": name, "url": str(said.get("url")), "commit": str(commit)})
+    return origins
 
 
 def _site_packages(python: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from k3runner.effective_config import flatten_config
 from k3runner.errors import MachineError
 from k3runner.image import refuse_other_architecture
 from k3runner.image_tree import read_image_tree
+from k3runner.installed_commit import refuse_other_commit
 from k3runner.installed_files import EXTERNAL_VERSION, read_installed_engine
 from k3runner.model_files import external_model, read_model_identity
 from k3runner.node_facts import read_node_facts
@@ -53,14 +54,15 @@ def read_facts(
         external_model_name: Model name of an existing server; None when engines are booted.
 
     Raises:
-        MachineError: The engine's Python or the model cannot be read, or the image is made for
-            another machine.
+        MachineError: The engine's Python or the model cannot be read, the image is made for
+            another machine, or another commit of the change's repository is installed.
     """
     refuse_other_architecture(config.image, platform.machine())
     name = config.subject.name
     remarks: tuple[str, ...] = ()
     if config.pairing == "package" and config.engine_python is not None:
         installed = read_installed_engine(_package_launch(config), config.engine_python)
+        refuse_other_commit(installed.origins, change)
         engine, remarks = installed.build, installed.remarks
         model = ModelIdentity(name="no model", revision="none", random_weights=False, files=())
     elif external_model_name is not None or not config.engine_python or not config.model_folder:
@@ -70,6 +72,7 @@ def read_facts(
         remarks = ("The server was not started by the runner: its build could not be checked.",)
     else:
         installed = read_installed_engine(config.subject.engine, config.engine_python)
+        refuse_other_commit(installed.origins, change)
         brought = shadow_remarks(config.subject.arms, config.engine_python)
         engine, remarks = installed.build, installed.remarks + brought
         model = read_model_identity(config.subject.model, config.model_folder)
