@@ -28,6 +28,8 @@ MODEL ?=
 ARGS ?= --tier smoke
 # LOCKS_ONLY=1 pins the locks again and leaves the Debian packages as they are.
 LOCKS_ONLY ?=
+# Parts of `make soak`, for example "pages uploads"; empty: all of them.
+PARTS ?=
 # UPGRADE=1 lets `make lock` take newer versions.
 UPGRADE ?=
 
@@ -170,10 +172,10 @@ error-rates: ## Write bundle/ERROR_RATES.md: how often a verdict on speed is wro
 	$(INSTALLED)
 	$(DEV)/python -m k3bundle_testing.error_rates bundle/ERROR_RATES.md
 
-soak: ## Load and kill a real registry on loopback, and write what came of it; takes half an hour.
+soak: ## Load and kill a real registry, and write what came of it: two hours; PARTS= some of it.
 	$(INSTALLED)
 	$(DEV)/python -m k3server_testing.soak --commit "$$(git rev-parse HEAD)" \
-		--out server/benchmarks/soak.json
+		--out server/benchmarks/soak.json $(foreach part,$(PARTS),--only $(part))
 	$(DEV)/python -m k3server_testing.probes.api_cases --commit "$$(git rev-parse HEAD)" \
 		--out server/benchmarks/api-cases.json
 
