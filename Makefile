@@ -176,8 +176,8 @@ soak: ## Load and kill a real registry, and write what came of it: two hours; PA
 	$(INSTALLED)
 	$(DEV)/python -m k3server_testing.soak --commit "$$(git rev-parse HEAD)" \
 		--out server/benchmarks/soak.json $(foreach part,$(PARTS),--only $(part))
-	$(DEV)/python -m k3server_testing.probes.api_cases --commit "$$(git rev-parse HEAD)" \
-		--out server/benchmarks/api-cases.json
+	$(if $(PARTS),:,$(DEV)/python -m k3server_testing.probes.api_cases \
+		--commit "$$(git rev-parse HEAD)" --out server/benchmarks/api-cases.json)
 
 lock: ## Make all locks under requirements/ again; UPGRADE=1 takes newer versions.
 	@$(HOUSE) lock --wheels "$(WHEELS)" --upgrade "$(UPGRADE)"
