@@ -51,9 +51,6 @@ def main(arguments: list[str] | None = None) -> int:
     """
     chosen = _flags().parse_args(arguments)
     parts = _parts(chosen)
-    results: dict[str, Any] = {}
-    if chosen.out.exists():
-        results = json.loads(chosen.out.read_text())
     for name in chosen.only or _PARTS:
         folder = Path(tempfile.mkdtemp(prefix=f"k3-soak-{name}-"))
         started = time.monotonic()
@@ -61,8 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
             found = asdict(parts[name](folder / "data"))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        results[name] = {**found, **_birth(chosen.commit, time.monotonic() - started)}
-        sys.stderr.write(f"{name}: {json.dumps(results[name])}\n")
+        result = {**found, **_birth(chosen.commit, time.monotonic() - started)}
+        sys.stderr.write(f"{name}: {json.dumps(result)}\n")
+        # Read again each time: another process may run other parts meanwhile.
+        results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+        results[name] = result
         chosen.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     return 0
 
