@@ -146,7 +146,7 @@ def test_python_that_does_not_run_is_a_sentence(tmp_path: Path) -> None:
     "url",
     [
         "https://github.com/example/engine.git",
-        "https://GitHub.com/Example/Engine/",
+        "https://github.com/Example/Engine/",
         "ssh://git@github.com/example/engine",
         "git@github.com:example/engine.git",
     ],
