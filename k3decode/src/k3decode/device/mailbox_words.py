@@ -10,16 +10,7 @@ is set or the deadline is over; what is missing stays NaN.
 
 from cutlass import Float32, Int32, Int64, cute
 
-__all__ = [
-    "WORDS",
-    "floats_of",
-    "load_words",
-    "own_words",
-    "pack_words",
-    "send_words",
-    "sendable",
-    "settled",
-]
+__all__ = ["WORDS", "floats_of", "load_words", "own_words", "pack_words", "send_words", "settled"]
 
 WORDS = 4
 """Words of one access."""
@@ -48,26 +39,23 @@ def send_words(address: Int64, words: list) -> None:
     )
 
 
-def own_words(address: Int64) -> tuple:
-    """Four words that this rank's kernel in front has written; see `sendable`."""
-    return cute.arch.inline_ptx(
+def own_words(address: Int64) -> list:
+    """Four words that this rank's kernel in front has written, as they may be sent."""
+    found = cute.arch.inline_ptx(
         "ld.global.v4.b32 {{$w0}, {$w1}, {$w2}, {$w3}}, [{$r0}];",
         write_only_types=[Int32] * WORDS,
         read_only_args=[address],
     )
+    return [_sendable(word) for word in found]
 
 
-def sendable(words: tuple) -> list:
-    """Words as they may be sent: none of them looks as if it had not arrived."""
-    return [
-        cute.arch.inline_ptx(
-            "{ .reg .pred p; setp.eq.s32 p, {$r0}, "
-            f"{_MISSING}; selp.b32 {{$w0}}, {_OTHER_NAN}, {{$r0}}, p; }}",
-            write_only_types=[Int32],
-            read_only_args=[word],
-        )
-        for word in words
-    ]
+def _sendable(word: Int32) -> Int32:
+    return cute.arch.inline_ptx(
+        "{ .reg .pred p; setp.eq.s32 p, {$r0}, "
+        f"{_MISSING}; selp.b32 {{$w0}}, {_OTHER_NAN}, {{$r0}}, p; }}",
+        write_only_types=[Int32],
+        read_only_args=[word],
+    )
 
 
 def _some_missing(words: tuple) -> Int32:

@@ -47,6 +47,7 @@ _BATCHES = (1, 2, 3, 4, 5, 8, 9, 12, 16, 17, 32, 33, 48, 64)
 _FLOOR_BYTES_PER_US = 4.3e6
 _WARM_UP = 3
 _READ_BUFFER_GB = 8.0
+_DEVICE = torch.device("cuda")
 _READ_COPIES = 8
 _PROFILED_REPLAYS = 5
 _READ_REPLAYS = 10
@@ -61,8 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     batches = [Batch(tokens=options.tokens, requests=requests) for requests in options.batch]
     with turns.together():
         executor = _executor(options, batches)
-        device = executor.state.lengths.device
-        reads = ReadRate(device, _replay_us, buffer_bytes=int(1e9 * options.read_gigabytes))
+        reads = ReadRate(_DEVICE, _replay_us, buffer_bytes=int(1e9 * options.read_gigabytes))
         stacks = [_captured(executor, batch, options) for batch in batches]
     for batch, both in zip(batches, stacks, strict=True):
         with turns.alone():
@@ -75,7 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _executor(options: Any, batches: Sequence[Batch]) -> DecodeExecutor:
     """Layers of the deep stack, and who chooses experts."""
-    device = torch.device("cuda")
     dims = stack_dims(shard_dims(K3Dims(), options.ranks), options.stack)
     layers, rows = options.depths[0], max(batches).rows
     executor = random_executor(
@@ -84,7 +83,7 @@ def _executor(options: Any, batches: Sequence[Batch]) -> DecodeExecutor:
         rows=rows,
         context=options.context,
         seed=options.seed,
-        device=device,
+        device=_DEVICE,
         tokens=options.tokens,
         peers_of=options.ranks if options.peers else 0,
     )
@@ -94,7 +93,7 @@ def _executor(options: Any, batches: Sequence[Batch]) -> DecodeExecutor:
             drawn = traced_experts(options.trace, shape, dims.num_experts, options.seed)
         else:
             drawn = drawn_experts(options.draw, shape, dims.num_experts, options.seed)
-        executor.drawn = (drawn[0].to(device), drawn[1].to(device))
+        executor.drawn = (drawn[0].to(_DEVICE), drawn[1].to(_DEVICE))
     return executor
 
 

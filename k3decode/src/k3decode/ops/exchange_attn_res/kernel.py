@@ -19,7 +19,6 @@ from k3decode.device.mailbox_words import (
     own_words,
     pack_words,
     send_words,
-    sendable,
     settled,
 )
 from k3decode.device.row_io import WARP_SIZE, read_vector, row_tensor, write_vector
@@ -141,26 +140,24 @@ class ExchangeAttnResKernel(AttnResKernel):
         peers = [mPeers[r] for r in range(config.ranks)]
         cute.arch.griddepcontrol_launch_dependents()
         cute.arch.griddepcontrol_wait()
-        # All reads are requested before one of them is waited for.
-        rSources = [read_vector(mBlocks[row, s, None], vector) for s in range(config.blocks)]
-        rPrefix = cute.make_rmem_tensor((VECTOR_WIDTH,), BFloat16)
-        if cutlass.const_expr(not config.reset):
-            rPrefix = read_vector(mPrefix[row, None], vector)
         own_row = own.toint() + Int64(row) * own_row_bytes
         inside = Int64(row) * row_bytes + vector * _VECTOR_BYTES
         waiting = (error.toint(), code + row, deadline)
         if cutlass.const_expr(config.gathers):
             found = self._gathered(own_row, words.toint(), inside, peers, rank, vector, waiting)
         else:
-            at = own_row + vector * _VECTOR_BYTES
-            found = self._summed(at, words.toint(), inside, peers, rank, slot_bytes, waiting)
+            mine = own_words(own_row + vector * _VECTOR_BYTES)
+            found = self._summed(mine, words.toint(), inside, peers, rank, slot_bytes, waiting)
         rPending = cute.make_rmem_tensor((VECTOR_WIDTH,), BFloat16)
         rWords = cute.recast_tensor(rPending, Int32)
         for i in cutlass.range_constexpr(WORDS):
             rWords[i] = found[i]
+
+        rSources = [read_vector(mBlocks[row, s, None], vector) for s in range(config.blocks)]
         if cutlass.const_expr(config.reset):
             rPrefix = rPending
         else:
+            rPrefix = read_vector(mPrefix[row, None], vector)
             total = rPrefix.load().to(Float32) + rPending.load().to(Float32)
             rPrefix.store(total.to(BFloat16))
         write_vector(rPrefix, mPrefix[row, None], vector)
@@ -172,7 +169,7 @@ class ExchangeAttnResKernel(AttnResKernel):
     @cute.jit
     def _summed(
         self,
-        own: Int64,
+        mine: list,
         place: Int64,
         inside: Int64,
         peers: list,
@@ -180,16 +177,14 @@ class ExchangeAttnResKernel(AttnResKernel):
         slot_bytes: Int64,
         waiting: tuple,
     ):
-        """Words of the sum over all ranks; this one's lie at `own`."""
+        """Words of the sum over all ranks, of which this one has `mine`."""
         config = self.config
         error, code, deadline = waiting
-        found = own_words(own)
-        places = [place + r * slot_bytes + inside for r in range(config.ranks)]
-        arrived = [load_words(places[r]) for r in range(config.ranks)]
-        mine = sendable(found)
         for r in cutlass.range_constexpr(config.ranks):
             if r != rank:
                 send_words(peers[r] + rank * slot_bytes + inside, mine)
+        places = [place + r * slot_bytes + inside for r in range(config.ranks)]
+        arrived = [load_words(places[r]) for r in range(config.ranks)]
         totals = [Float32(0.0)] * VECTOR_WIDTH
         for r in cutlass.range_constexpr(config.ranks):
             wanted = Int32(1) if r != rank else Int32(0)
@@ -218,7 +213,7 @@ class ExchangeAttnResKernel(AttnResKernel):
         w0, w1, w2, w3 = Int32(0), Int32(0), Int32(0), Int32(0)
         if owner == rank:
             at = vector - rank * config.share_vectors
-            w0, w1, w2, w3 = sendable(own_words(own_row + at * _VECTOR_BYTES))
+            w0, w1, w2, w3 = own_words(own_row + at * _VECTOR_BYTES)
             for r in cutlass.range_constexpr(config.ranks):
                 if r != rank:
                     send_words(peers[r] + inside, [w0, w1, w2, w3])

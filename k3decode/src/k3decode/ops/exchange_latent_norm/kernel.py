@@ -11,14 +11,7 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from k3decode.device.mailbox_words import (
-    floats_of,
-    load_words,
-    own_words,
-    send_words,
-    sendable,
-    settled,
-)
+from k3decode.device.mailbox_words import floats_of, load_words, own_words, send_words, settled
 from k3decode.device.row_io import VECTOR_WIDTH, read_vector, row_tensor
 from k3decode.ops.exchange_latent_norm.config import ExchangeLatentNormConfig
 from k3decode.ops.latent_norm.kernel import LatentNormKernel
@@ -98,15 +91,13 @@ class ExchangeLatentNormKernel(LatentNormKernel):
         cute.arch.griddepcontrol_launch_dependents()
         # Weights and addresses never change; this rank's sum may still be written in front.
         cute.arch.griddepcontrol_wait()
-        # All reads are requested before one of them is waited for.
-        found = own_words(own.toint() + Int64(row) * own_row_bytes + tid * _VECTOR_BYTES)
+        mine = own_words(own.toint() + Int64(row) * own_row_bytes + tid * _VECTOR_BYTES)
         inside = Int64(row) * row_bytes + tid * _VECTOR_BYTES
-        places = [words.toint() + r * slot_bytes + inside for r in range(c.ranks)]
-        arrived = [load_words(places[r]) for r in range(c.ranks)]
-        mine = sendable(found)
         for r in cutlass.range_constexpr(c.ranks):
             if r != rank:
                 send_words(peers[r] + rank * slot_bytes + inside, mine)
+        places = [words.toint() + r * slot_bytes + inside for r in range(c.ranks)]
+        arrived = [load_words(places[r]) for r in range(c.ranks)]
         totals = [Float32(0.0)] * VECTOR_WIDTH
         for r in cutlass.range_constexpr(c.ranks):
             wanted = Int32(1) if r != rank else Int32(0)

@@ -12,13 +12,7 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from k3decode.device.mailbox_words import (
-    load_words,
-    own_words,
-    send_words,
-    sendable,
-    settled,
-)
+from k3decode.device.mailbox_words import load_words, own_words, send_words, settled
 from k3decode.ops.exchange_route.config import VECTOR_WIDTH, ExchangeRouteConfig
 from k3decode.ops.router.kernel import RouterKernel, ordered, sigmoid
 
@@ -180,7 +174,7 @@ class ExchangeRouteKernel(RouterKernel):
         error, code, deadline = waiting
         w0, w1, w2, w3 = Int32(0), Int32(0), Int32(0), Int32(0)
         if owner == rank:
-            w0, w1, w2, w3 = sendable(own_words(mine))
+            w0, w1, w2, w3 = own_words(mine)
             for r in cutlass.range_constexpr(self.config.ranks):
                 if r != rank:
                     send_words(peers[r] + inside, [w0, w1, w2, w3])
