@@ -124,8 +124,10 @@ def read_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Mapping[
             found = os.fstat(stream.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise _framing(where, "Expected a regular file, found another kind.")
-            # Memory for as many bytes as there are, not for as many as there may be.
-            data = stream.read(min(found.st_size, limits.archive_bytes) + 1)
+            if found.st_size > limits.archive_bytes:
+                raise BundleError((_too_large("the bundle file", found.st_size, limits),))
+            # Memory for as many bytes as there are, and not for as many as there may be.
+            data = stream.read(found.st_size + 1)
     except (OSError, ValueError) as error:
         why = f"Expected a bundle file that can be read, found: {error.__class__.__name__}."
         raise _framing(where, why) from error

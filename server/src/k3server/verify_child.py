@@ -113,9 +113,11 @@ def _scan(chosen: argparse.Namespace) -> str:
 def _limits(chosen: argparse.Namespace) -> "ArchiveLimits":
     from k3bundle.archive import ArchiveLimits  # noqa: PLC0415
 
-    # One file may be all that there is.
     content = chosen.content_bytes
-    return ArchiveLimits(chosen.archive_bytes, file_bytes=content, total_bytes=content)
+    # What cannot be compressed becomes hardly larger, so a larger file is never read.
+    archive = min(chosen.archive_bytes, content + content // 64 + 2**20)
+    # One file inside may be all that there is.
+    return ArchiveLimits(archive, file_bytes=content, total_bytes=content)
 
 
 if __name__ == "__main__":

@@ -113,3 +113,34 @@ async def test_verify_good_bundle_gives_its_document(tmp_path: Path) -> None:
     )
     assert isinstance(verification, Verified)
     assert verification.document.manifest.change == EXAMPLE_CHANGE
+
+
+@pytest.mark.parametrize(
+    ("limits", "where"),
+    [
+        ({"max_content_bytes": 150_000}, "all files together"),
+        ({"max_archive_bytes": 10_000}, "the bundle file"),
+    ],
+)
+async def test_verify_over_a_limit_of_size_names_what_is_too_large(
+    tmp_path: Path, limits: dict[str, int], where: str
+) -> None:
+    archive = tmp_path / "good.k3b"
+    archive.write_bytes(sealed_archive())
+    settings = Settings(public_url="http://x", **limits)  # type: ignore[arg-type]
+    verification = await ChildVerifier(settings).verify(archive, EXAMPLE_CHANGE)
+    assert isinstance(verification, Refused)
+    (finding,) = verification.findings
+    assert (finding.code, finding.where) == ("archive-too-large", where)
+
+
+async def test_verify_reads_no_file_that_is_larger_than_its_content_may_be(tmp_path: Path) -> None:
+    archive = tmp_path / "hole.k3b"
+    with archive.open("wb") as file:
+        file.truncate(2**33)
+    settings = Settings(public_url="http://x", max_archive_bytes=2**34)
+    verification = await ChildVerifier(settings).verify(archive, EXAMPLE_CHANGE)
+    assert isinstance(verification, Refused)
+    (finding,) = verification.findings
+    assert finding.code == "archive-too-large"
+    assert f"found {2**33} or more" in finding.why
