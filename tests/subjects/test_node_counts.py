@@ -89,10 +89,10 @@ def test_b27_a_bundle_of_fewer_gpus_than_its_deployments_have_is_refused(node: N
     with pytest.raises(BundleError) as refused:
         seal(files_of(records), example_signer(), SEALED_AT_UTC)
     (finding,) = refused.value.findings
-    there = f"{len(node.gpus) * node.node_count} GPUs, {len(node.gpus)} in each of"
+    there = f"{len(node.gpus) * node.node_count} GPUs, {len(node.gpus)} in each machine"
     assert (finding.code, finding.why) == (
         "records-inconsistent",
-        f"Expected at most {there} {node.node_count} machines, found 8.",
+        f"Expected at most {there}, found 8.",
     )
 
 

@@ -48,8 +48,8 @@ def _machine_findings(records: RunRecords) -> Iterator[Finding]:
             yield _finding(
                 "records-inconsistent",
                 f"{layout.PLAN} $.deployments[{number}].gpu_count",
-                f"Expected at most {there} GPUs, {len(node.gpus)} in each of {node.node_count} "
-                f"machines, found {deployment.gpu_count}.",
+                f"Expected at most {there} GPUs, {len(node.gpus)} in each machine, found "
+                f"{deployment.gpu_count}.",
             )
 
 
