@@ -5,6 +5,7 @@ Everything runs on loopback, ends by itself, and leaves nothing behind. The test
 
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -75,6 +76,9 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--uploads", type=int, default=200)
     parser.add_argument("--upload-mib", type=int, default=50)
     parser.add_argument("--kills", type=int, default=200, help="on each stack")
+    parser.add_argument(
+        "--kill-minutes", type=float, default=math.inf, help="no further kill on a stack after that"
+    )
     parser.add_argument("--outages", type=int, default=20, help="of the database, of the store")
     parser.add_argument("--full-disks", type=int, default=100, help="on each stack")
     parser.add_argument("--malformed", type=int, default=100_000)
@@ -86,7 +90,7 @@ def _flags() -> argparse.ArgumentParser:
 
 
 def _parts(chosen: argparse.Namespace) -> dict[str, Callable[[Path], Any]]:
-    kills = partial(run_kills, kills=chosen.kills, seed=_SEED)
+    kills = partial(run_kills, kills=chosen.kills, seed=_SEED, within_s=60 * chosen.kill_minutes)
     outages = partial(run_outages, outages=chosen.outages, seed=_SEED)
     full_disk = partial(run_full_disk, rounds=chosen.full_disks, seed=_SEED)
     return {

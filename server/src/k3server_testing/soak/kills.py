@@ -1,5 +1,6 @@
 """kill -9 at random moments of intake; each contributor sends again until it is acknowledged."""
 
+import math
 import random
 import threading
 import time
@@ -37,16 +38,27 @@ class KillResult:
     """Moments were drawn from this long after the first byte was sent."""
 
 
-def run_kills(folder: Path, *, stack: StackName, kills: int, seed: int) -> KillResult:
-    """Kill the registry `kills` times, each time while a new bundle is taken in."""
+def run_kills(
+    folder: Path, *, stack: StackName, kills: int, seed: int, within_s: float = math.inf
+) -> KillResult:
+    """Kill the registry `kills` times, each time while a new bundle is taken in.
+
+    Args:
+        folder: Of the registry.
+        stack: Where it keeps things.
+        kills: Times at most.
+        seed: Of the moments.
+        within_s: No further kill after this time; the result says how many there were.
+    """
     draw = random.Random(seed)  # noqa: S311
     who = Contributor()
-    before, after, refused = 0, 0, 0
+    done, before, after, refused = 0, 0, 0, 0
+    end = time.monotonic() + within_s
     with stack_in(folder, stack) as kept:
         registry = kept.serve()
         try:
             span_s = _MARGIN * _time_of_one(registry, who)
-            for _ in range(kills):
+            while done < kills and time.monotonic() < end:
                 archive = who.bundle()
                 identity = _sent_while_killed(registry, who, archive, draw.uniform(0, span_s))
                 before += identity is not None
@@ -56,12 +68,13 @@ def run_kills(folder: Path, *, stack: StackName, kills: int, seed: int) -> KillR
                 fits = again is not None and identity in {None, again}
                 after += fits
                 refused += not fits
+                done += 1
         finally:
             registry.__exit__(None, None, None)
         loss = kept.loss(who.acknowledged)
     return KillResult(
         stack=stack,
-        kills=kills,
+        kills=done,
         acknowledged_before=before,
         acknowledged_after=after,
         refused=refused,
