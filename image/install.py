@@ -83,9 +83,11 @@ def _install_ours(uv: Path, builder: Path, python: Path, folder: Path) -> None:
     target = MADE / "own" / folder.name
     _run(builder, "-m", "hatchling", "build", "-t", "wheel", "-d", target, cwd=folder)
     (wheel,) = target.glob("*.whl")
+    name, version, *_ = wheel.name.split("-")
+    # By name and not by path: a path is remembered with the time of its file.
     _run(
-        *(uv, "pip", "install", "--no-deps", "--no-index", "--link-mode", "copy"),
-        *("--python", python, wheel),
+        *(uv, "pip", "install", "--no-deps", "--no-index", "--find-links", target),
+        *("--link-mode", "copy", "--python", python, f"{name}=={version}"),
     )
 
 
