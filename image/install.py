@@ -43,6 +43,7 @@ def main() -> None:
         python = _environment(uv, name, [SOURCE / lock])
         for folder in flavour["own"].get(name, ()):
             _install_ours(uv, builder, python, SOURCE / folder)
+        _forget_times(TOP / name)
         _compile(TOP / name)
     _finish(flavour["name"])
     describe = {
@@ -83,12 +84,22 @@ def _install_ours(uv: Path, builder: Path, python: Path, folder: Path) -> None:
     target = MADE / "own" / folder.name
     _run(builder, "-m", "hatchling", "build", "-t", "wheel", "-d", target, cwd=folder)
     (wheel,) = target.glob("*.whl")
-    name, version, *_ = wheel.name.split("-")
-    # By name and not by path: a path is remembered with the time of its file.
     _run(
-        *(uv, "pip", "install", "--no-deps", "--no-index", "--find-links", target),
-        *("--link-mode", "copy", "--python", python, f"{name}=={version}"),
+        *(uv, "pip", "install", "--no-deps", "--no-index", "--link-mode", "copy"),
+        *("--python", python, wheel),
     )
+
+
+def _forget_times(folder: Path) -> None:
+    """Take away what the installer notes of each wheel's file: when it was written, and where."""
+    for information in folder.glob("lib/python3.*/site-packages/*.dist-info"):
+        noted = {information / name for name in ("uv_cache.json", "direct_url.json")}
+        for path in noted:
+            path.unlink(missing_ok=True)
+        record = information / "RECORD"
+        names = tuple(f"{information.name}/{path.name}," for path in noted)
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not line.startswith(names)))
 
 
 def _compile(folder: Path) -> None:
