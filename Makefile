@@ -47,7 +47,7 @@ COMPILED = --jobs 2 --cache .k3eval/cache/kernels
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve serve-full test lint format types contracts schema schema-check test-house test-unit \
-	test-kernels test-engine test-env kernels mutants error-rates test-mutations \
+	test-kernels test-engine test-env test-pages kernels mutants error-rates test-mutations \
 	soak lock image image-check image-run image-inputs client-cost bench-agreement clean
 
 ##@ Use
@@ -125,6 +125,11 @@ test-engine: ## Test with a real engine: served tokens, step counts, planted def
 	K3EVAL_ENGINE_PYTHON=$(CURDIR)/.k3eval/env/engine/bin/python \
 		$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m engine k3decode
 	$(DEV)/python -m pytest -m engine tests
+
+test-pages: ## Look at every page in a real browser, judged by axe-core; needs Chromium.
+	$(INSTALLED)
+	$(DEV)/python -m k3server_testing.probes.pages --commit "$$(git rev-parse HEAD)" \
+		--out server/benchmarks/pages.json
 
 test-mutations: ## Verify ten thousand mutated bundles, of which the tests verify a share.
 	$(INSTALLED)
