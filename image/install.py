@@ -7,6 +7,7 @@ does not depend on the machine, and removes whatever only the build needs.
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import zipfile
@@ -56,6 +57,27 @@ def main() -> None:
     (TOP / "image.json").write_text(json.dumps(describe, indent=1, sort_keys=True) + "\n")
     for folder in (SOURCE, MADE, TOP / "builder"):
         shutil.rmtree(folder)
+    if closed := closed_paths(Path("/")):
+        sys.exit(f"not everybody can read {', '.join(closed[:3])}, so the tree has no digest")
+
+
+def closed_paths(root: Path) -> list[str]:
+    """Paths of the image that another user than root cannot read."""
+    system = root.stat().st_dev
+    found = []
+    for folder, folders, files in os.walk(root):
+        here = Path(folder)
+        # Nothing that the build mounts, and nothing that a container has of its own.
+        folders[:] = [
+            name
+            for name in folders
+            if (here / name).lstat().st_dev == system and str(here / name) not in ("/tmp", "/run")  # noqa: S108
+        ]
+        for name, needed in (*((one, 0o005) for one in folders), *((one, 0o004) for one in files)):
+            status = (here / name).lstat()
+            if not stat.S_ISLNK(status.st_mode) and status.st_mode & needed != needed:
+                found.append(str(here / name))
+    return found
 
 
 def _unpack_installer() -> Path:
@@ -119,6 +141,9 @@ def _compile(folder: Path) -> None:
 
 
 def _finish(flavour: str) -> None:
+    # What unpacked the base leaves behind, closed to others.
+    for leftover in ("/var/lib/apt", "/var/cache/apt"):
+        shutil.rmtree(leftover, ignore_errors=True)
     for place, mode in PLACES.items():
         Path(place).mkdir(exist_ok=True)
         Path(place).chmod(mode)
