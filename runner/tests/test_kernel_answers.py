@@ -140,3 +140,18 @@ def test_what_k3decode_printed_on_a_gpu_is_of_the_contract(
     assert (found.other_lines, found.unread_lines) == (0, 0)
     assert len(found.records) == output.count(b"\n") > 10
     assert {type(record) for record in found.records} == {kind}
+
+
+def test_a_token_is_found_before_a_text_is_cut_and_two_names_it_made_one_are_a_sentence() -> None:
+    def clean(_field: str, text: str) -> str:
+        return re.sub("tok[0-9]{10}", "<token>", text)
+
+    said = line(case="a tok0123456789", note="y" * 495 + "tok0123456789", tok0123456789="x")
+    said += line(case="a tok9876543210")
+    found = read_answers(said, "check", boot_id="boot-0.0", cell_id="check", clean=clean)
+    (record,) = found.records
+    assert isinstance(record, CheckedCase)
+    assert record.case == "a <token>"
+    assert found.facts["note"] == "y" * 495 + "<toke"
+    assert found.facts["<token>"] == "x"
+    assert "are about the same: 'attn_res a <token>'" in found.unread[0]

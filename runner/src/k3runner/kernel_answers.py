@@ -10,7 +10,7 @@ counted and not read. runner/README.md describes the fields.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +45,8 @@ _MOST_FACTS: Final = 40
 _LONGEST_FACT: Final = 500
 _LONGEST_TEXT: Final = 2000
 _MOST_SENTENCES: Final = 20
+Clean = Callable[[str, str], str]
+"""Gets the name of a field and a text of it; returns what may be told of the text."""
 _NEXT: Final = "Correct the package's adapter; runner/README.md describes its lines."
 
 
@@ -68,7 +70,13 @@ class Answers:
     """The first of them, each as a sentence."""
 
 
-def read_answers(output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: str) -> Answers:
+def _as_told(_field: str, text: str) -> str:
+    return text
+
+
+def read_answers(
+    output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: str, clean: Clean = _as_told
+) -> Answers:
     """Reads the standard output of a command.
 
     Args:
@@ -76,6 +84,8 @@ def read_answers(output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: 
         task: What was asked.
         boot_id: Boot of the records.
         cell_id: Cell of the records.
+        clean: Applied to every text that is kept, before it is cut or compared with others; names
+            of facts are texts of the field `name`.
 
     Returns:
         The answers. Never raises, whatever the package printed.
@@ -85,20 +95,21 @@ def read_answers(output: bytes, task: KernelTaskName, *, boot_id: str, cell_id: 
     other, unread = 0, 0
     sentences: list[str] = []
     seen: dict[tuple[str, ...], int] = {}
+    place = {"boot_id": boot_id, "cell_id": cell_id}
     for number, line in enumerate(output.split(b"\n"), start=1):
         try:
             found = _object(line.strip(), task, number)
             if found is None or not _is_of(found, task, number):
                 other += bool(line.strip())
                 continue
-            record = _record(found, task, number, {"boot_id": boot_id, "cell_id": cell_id})
+            record = _record(_kept(found, task, clean), task, number, place)
             _refuse_twice(record, task, number, seen)
         except _UnreadableError as error:
             unread += 1
             sentences.append(f"{error} {_NEXT}"[:_LONGEST_TEXT])
             continue
         if not records:
-            facts = _facts(found, record)
+            facts = _facts(found, record, clean)
         records.append(record)
     return Answers(tuple(records), other, facts, unread, tuple(sentences[:_MOST_SENTENCES]))
 
@@ -150,11 +161,26 @@ def _is_of(found: Mapping[str, Any], task: KernelTaskName, number: int) -> bool:
     return True
 
 
+def _kept(found: Mapping[str, Any], task: KernelTaskName, clean: Clean) -> dict[str, Any]:
+    """The fields that become a record, clean."""
+    names = (name for name in _RECORDS[task].model_fields if name in found and name != "kind")
+    return {name: _cleaned(name, found[name], clean) for name in names}
+
+
+def _cleaned(field: str, value: Any, clean: Clean) -> Any:
+    if isinstance(value, str):
+        return clean(field, value)
+    if isinstance(value, list):
+        return [_cleaned(field, one, clean) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _cleaned(name, one, clean) for name, one in value.items()}
+    return value
+
+
 def _record(
-    found: Mapping[str, Any], task: KernelTaskName, number: int, place: Mapping[str, str]
+    known: Mapping[str, Any], task: KernelTaskName, number: int, place: Mapping[str, str]
 ) -> CheckedCase | AuditedKernel | TimedCase:
     kind = _RECORDS[task]
-    known = {name: found[name] for name in kind.model_fields if name in found and name != "kind"}
     try:
         return kind.model_validate({**_shaped(known), **place})
     except ValidationError as error:
@@ -192,10 +218,11 @@ def _cut(value: Any) -> Any:
 
 
 def _facts(
-    found: Mapping[str, Any], record: CheckedCase | AuditedKernel | TimedCase
+    found: Mapping[str, Any], record: CheckedCase | AuditedKernel | TimedCase, clean: Clean
 ) -> dict[str, str]:
+    # Clean before it is cut: half a token is no longer known as one.
     beside = {
-        name[:80]: value[:_LONGEST_FACT]
+        clean("name", name)[:80]: clean(name, value)[:_LONGEST_FACT]
         for name, value in found.items()
         if name not in type(record).model_fields and isinstance(value, str)
     }

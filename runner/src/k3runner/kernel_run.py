@@ -80,8 +80,8 @@ async def run_package(context: RunContext, slot: BootSlot) -> None:
     if not due:
         return
     boot_id = f"boot-{slot.slot}.{context.attempt}"
-    _forget_raw_output(context.folder)
     scrub = EarlyScrub(context.folder, local_identities(context.places))
+    _forget_raw_output(context.folder, scrub)
     with context.watch.boot(boot_id, slot.arm, context.journal) as place:
         boot = _Boot(context, boot_id, slot.slot, place, scrub)
         _began(boot, slot)
@@ -150,7 +150,10 @@ async def _run_cell(boot: _Boot, cell: KernelCell) -> None:
     said = _output(out)
     answers = None
     if end.code in _JUDGED:
-        answers = read_answers(said, cell.task, boot_id=boot.boot_id, cell_id=cell.cell_id)
+        clean = boot.scrub.reader()
+        answers = read_answers(
+            said, cell.task, boot_id=boot.boot_id, cell_id=cell.cell_id, clean=clean
+        )
     # A program that raised ends with 1 too; without a word it has not answered.
     if answers is None or (end.code and not answers.records and not answers.unread_lines):
         _abort(boot, cell, end)
@@ -170,8 +173,13 @@ def _keep_clean(boot: _Boot, out: Path, said: bytes, *, read: bool) -> None:
         out.with_suffix(".output").write_text(text, "utf-8")
 
 
-def _forget_raw_output(folder: Path) -> None:
-    """Removes raw output that a killed attempt left; what counts of it is in no record."""
+def _forget_raw_output(folder: Path, scrub: EarlyScrub) -> None:
+    """Removes raw output that a killed attempt left, and cleans its logs.
+
+    What counts of the output is in no record.
+    """
+    for log in (folder / "logs").glob("*.log"):
+        scrub.log(log)
     for path in (folder / "logs").glob("*.jsonl"):
         path.unlink(missing_ok=True)
 
@@ -188,9 +196,10 @@ async def _command(boot: _Boot, cell: KernelCell, out: Path) -> _CommandEnd:
     environment |= package_of(config.subject).environment
     environment["CUDA_VISIBLE_DEVICES"] = _first_gpu(inherited.get("CUDA_VISIBLE_DEVICES"))
     arguments = (word.replace("{commit}", context.commit_sha) for word in cell.arguments)
+    log = context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.log"
     process = start_engine(
         EngineCommand((str(config.engine_python), *arguments), environment, port=0),
-        log=context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.log",
+        log=log,
         folder=boot.place.folder,
         user=boot.place.user,
         out=out,
@@ -199,6 +208,7 @@ async def _command(boot: _Boot, cell: KernelCell, out: Path) -> _CommandEnd:
         return await _wait(process, cell.limit_s, out)
     finally:
         process.stop(_STOP_S)
+        boot.scrub.log(log)
 
 
 def _first_gpu(visible: str | None) -> str:
@@ -277,6 +287,7 @@ def _abort(boot: _Boot, cell: KernelCell, end: _CommandEnd) -> None:
     reason = end.detail
     if end.code is not None:
         reason = f"The command ended with status {end.code}: {last_log_line(log)}"
+    reason = boot.scrub.text(reason)[:1500]
     context.journal.cell(
         CellAborted(
             boot_id=boot.boot_id,
@@ -284,7 +295,7 @@ def _abort(boot: _Boot, cell: KernelCell, end: _CommandEnd) -> None:
             cell_id=cell.cell_id,
             at_utc=utc_now(),
             cause=end.cause,
-            reason=reason[:1500],
+            reason=reason,
         )
     )
     context.emit(CellEnded(slot=boot.slot, cell_id=cell.cell_id, finished=False, summary=reason))

@@ -17,6 +17,7 @@ from k3bundle.verdict import Verdict
 from k3runner.early_scrub import with_earlier
 from k3runner.errors import MachineError
 from k3runner.journal import JOURNAL_FILES
+from k3runner.log_text import log_text
 from k3runner.run_context import utc_now
 from k3runner.run_folder import BUNDLE_FOLDER
 from k3runner.scrub import Identities, Scrubber, map_text
@@ -24,7 +25,9 @@ from k3runner.scrub import Identities, Scrubber, map_text
 __all__ = ["KERNEL_TEXT", "SealedRun", "local_identities", "prepare_signer", "seal_run"]
 
 _LOG_LIMIT_BYTES = 256 * 1024
-KERNEL_TEXT = ("sentences", "file", "kernel", "findings", "facts", "unread")
+KERNEL_TEXT = (
+    *("case", "sentences", "file", "kernel", "architecture", "findings", "facts", "unread"),
+)
 """Fields of a kernel package's lines that hold its words."""
 _FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     layout.BOOTS: ("command", "detail", "effective_config"),
@@ -112,7 +115,7 @@ def seal_run(folder: Path, run_id: str, signer: Signer, identities: Identities) 
         if (folder / name).is_file():
             files[name] = _scrubbed((folder / name).read_bytes(), name, scrubber)
     for log in sorted((folder / "logs").glob("*.log")):
-        text = scrubber.scrub(_log_text(log))
+        text = scrubber.scrub(log_text(log, _LOG_LIMIT_BYTES))
         files[layout.LOG_PREFIX + log.name] = text.encode("utf-8")
     files[layout.SCRUB_REPORT] = canonical_json(with_earlier(scrubber.report(), folder))
     try:
@@ -148,13 +151,3 @@ def _scrubbed(content: bytes, name: str, scrubber: Scrubber) -> bytes:
         lines.append(canonical_json(record))
     ending = b"\n" if name.endswith(".jsonl") else b""
     return b"\n".join(lines) + (ending if lines else b"")
-
-
-def _log_text(path: Path) -> str:
-    content = path.read_bytes()
-    if len(content) > _LOG_LIMIT_BYTES:
-        half = _LOG_LIMIT_BYTES // 2
-        cut = len(content) - 2 * half
-        note = f"\n[... {cut} bytes left out ...]\n".encode()
-        content = content[:half] + note + content[-half:]
-    return content.decode("utf-8", "replace")

@@ -21,6 +21,7 @@ _DEFECTS: Final = (
     *("none", "wrong_case", "early_read", "leaves_out_an_op", "too_fast", "hangs", "crashes"),
     *("another_version", "chatters", "no_field", "writes_elsewhere"),
     *("other_commit", "tells_a_token", "never_ends"),
+    *("token_in_case", "token_in_name", "token_in_op", "tells_on_stderr"),
 )
 
 
@@ -37,6 +38,9 @@ def main(arguments: list[str]) -> int:
         time.sleep(600)
     if defect == "crashes":
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    if defect == "tells_on_stderr":
+        print(f"fatal: {FAKE_TOKEN} in /home/alice/x", file=sys.stderr)
+        return 3
     if defect == "writes_elsewhere":
         Path(options.target).write_text("forged\n")
     if defect == "chatters":
@@ -49,12 +53,21 @@ def main(arguments: list[str]) -> int:
     for line in _lines(options.task, defect):
         schema = f"fake_kernels.{options.task}/{version}"
         facts = {"gpu": "NVIDIA GB300", "commit": commit, "torch": "2.11.0", **token}
-        print(json.dumps({"schema": schema, **line, **facts}), flush=True)
+        print(json.dumps({"schema": schema, **line, **facts, **_told(defect, line)}), flush=True)
     if token:
         print(json.dumps(token)[:-2])
     bad = {("check", "wrong_case"), ("audit", "early_read")}
     print("done", file=sys.stderr)
     return 1 if (options.task, defect) in bad else 0
+
+
+def _told(defect: str, line: dict[str, Any]) -> dict[str, str]:
+    """A token at a place that is no sentence."""
+    return {
+        "token_in_case": {"case": f"{line.get('case')} {FAKE_TOKEN}"},
+        "token_in_op": {"op": FAKE_TOKEN.lower()},
+        "token_in_name": {f"key {FAKE_TOKEN}": "a word"},
+    }.get(defect, {})
 
 
 def _lines(task: str, defect: str) -> Iterator[dict[str, Any]]:
