@@ -103,6 +103,51 @@ def test_it_is_unpacked_once_and_another_wheel_of_that_name_goes_beside_it(tmp_p
     assert (first / "fast_path/__init__.py").read_bytes() == FILES["fast_path/__init__.py"]
 
 
+@pytest.mark.parametrize("how", ["edited", "added", "taken away", "a link"])
+def test_what_was_changed_after_it_was_unpacked_is_unpacked_anew(how: str, tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, FILES)
+    module = unpacked_wheel(wheel) / "fast_path/__init__.py"
+    if how == "added":
+        (module.parent / "evil.py").write_text("x")
+    else:
+        module.unlink()
+    if how == "edited":
+        module.write_text("WHERE = 'edited'\n")
+    if how == "a link":
+        module.symlink_to(tmp_path / NAME)
+    folder = unpacked_wheel(wheel)
+    assert module.read_bytes() == FILES["fast_path/__init__.py"]
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert found == {*FILES, f"{INFO}/RECORD"}
+
+
+def patched(wheel: Path, *, flags: int = 0, method: int = 0) -> Path:
+    """The wheel with other words about its last file, in both of its headers."""
+    content = bytearray(wheel.read_bytes())
+    local, central = content.rindex(b"PK\x03\x04"), content.rindex(b"PK\x01\x02")
+    for place in (local + 6, central + 8):
+        content[place] |= flags
+        content[place + 2] = method
+    wheel.write_bytes(content)
+    return wheel
+
+
+def test_a_wheel_that_zipfile_cannot_read_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: it is encrypted"):
+        unpacked_wheel(patched(write_wheel(tmp_path, FILES), flags=1))
+    with pytest.raises(UsageError, match="cannot be read: That compression method"):
+        unpacked_wheel(patched(write_wheel(tmp_path, FILES), method=99))
+    with pytest.raises(UsageError, match="is no wheel: "):
+        unpacked_wheel(patched(write_wheel(tmp_path, FILES), method=zipfile.ZIP_DEFLATED))
+
+
+def test_a_subject_that_is_not_utf_8_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "subject.toml"
+    path.write_bytes(b'name = "\xff"\n')
+    with pytest.raises(UsageError, match="cannot be read: it is not UTF-8"):
+        load_subject(str(path))
+
+
 @pytest.mark.parametrize(
     ("files", "said", "words"),
     [
@@ -115,6 +160,13 @@ def test_it_is_unpacked_once_and_another_wheel_of_that_name_goes_beside_it(tmp_p
             "is not what its RECORD says",
         ),
         (FILES, b"".join(f"{name},,\n".encode() for name in FILES), "has no digest in its RECORD"),
+        *(
+            ({**FILES, name: b"x"}, record(FILES) + f"{name},,\n".encode(), "has no digest in its")
+            for name in ("p/RECORD_evil.py", "RECORD.py", "p/RECORD", f"{INFO}/a/RECORD.jws")
+        ),
+        ({**FILES, "fast_path": b"x"}, None, "a file and a folder of one name"),
+        (FILES, b"\xff,,\n", "its RECORD is not UTF-8"),
+        (FILES, b"x" * 200_000 + b",,\n", "its RECORD is no CSV"),
     ],
 )
 def test_a_wheel_that_is_not_what_it_says_is_refused_and_leaves_nothing(

@@ -51,7 +51,15 @@ def load_subject(name_or_path: str) -> Subject:
             f"{', '.join(shipped_subjects())}.",
             "Give a shipped name or the path of a .toml file.",
         )
-    return _parse(path.read_text("utf-8"), where=f"subject {path.name}", folder=path.parent)
+    return _parse(_text(path), where=f"subject {path.name}", folder=path.parent)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = "it is not UTF-8" if isinstance(error, ValueError) else error.strerror
+        raise UsageError(f"The subject {path} cannot be read: {why}.", "Correct it.") from error
 
 
 def overlay_digest(folder: Path) -> str:

@@ -2,19 +2,22 @@
 
 A wheel is unpacked and not installed: nothing of the engine's environment changes, code of the
 wheel comes before what is installed, and its entry points are found, so a plugin is a wheel too.
-Every file must be the one that the wheel's own RECORD names.
+Every file must be the one that the wheel's own RECORD names, at every start anew.
 """
 
 import base64
 import csv
 import hashlib
 import io
+import lzma
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import BinaryIO, Final
 
 from k3runner.errors import MachineError, UsageError
 
@@ -28,7 +31,7 @@ _NEXT: Final = "Build the wheel again, or give another one."
 
 
 def unpacked_wheel(wheel: Path) -> Path:
-    """The folder of an unpacked wheel, beside it; made when it is not there.
+    """The folder of an unpacked wheel, beside it; made anew when it is not what it should be.
 
     Args:
         wheel: A `.whl` file.
@@ -41,11 +44,8 @@ def unpacked_wheel(wheel: Path) -> Path:
         with wheel.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         folder = wheel.parent / _FOLDER / f"{wheel.stem}-{digest[:_DIGITS]}"
-        if not folder.is_dir():
-            with zipfile.ZipFile(wheel) as archive:
-                _unpack(archive, wheel, folder)
-    except zipfile.BadZipFile as error:
-        raise UsageError(f"{wheel} is no wheel: {error}.", _NEXT) from error
+        with _broken_is_told(wheel), zipfile.ZipFile(wheel) as archive:
+            _bring(archive, wheel, folder)
     except OSError as error:
         raise MachineError(
             f"The wheel {wheel} cannot be unpacked beside itself: {error.strerror or error}.",
@@ -54,8 +54,28 @@ def unpacked_wheel(wheel: Path) -> Path:
     return folder.resolve()
 
 
-def _unpack(archive: zipfile.ZipFile, wheel: Path, folder: Path) -> None:
-    """Unpacks all of it or nothing: temporary name, then rename."""
+@contextmanager
+def _broken_is_told(wheel: Path) -> Iterator[None]:
+    """Makes a sentence of all that zipfile and csv raise about what they read."""
+    try:
+        yield
+    except RuntimeError as error:
+        # NotImplementedError is one: a compression that is not known.
+        why = "it is encrypted" if "encrypted" in str(error) else str(error)
+        raise UsageError(f"{wheel} cannot be read: {why.rstrip('.')}.", _NEXT) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{wheel} is no wheel: its RECORD is not UTF-8.", _NEXT) from error
+    except csv.Error as error:
+        raise UsageError(f"{wheel} is no wheel: its RECORD is no CSV: {error}.", _NEXT) from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
+        raise UsageError(f"{wheel} is no wheel: {str(error) or 'it ends early'}.", _NEXT) from error
+
+
+def _bring(archive: zipfile.ZipFile, wheel: Path, folder: Path) -> None:
+    """Unpacks all of it or nothing: temporary name, then rename.
+
+    What was unpacked before is kept where it is the same, since a run may read it.
+    """
     members = [one for one in archive.infolist() if not one.is_dir()]
     size = sum(one.file_size for one in members)
     if len(members) > _MOST_FILES or size > _MOST_BYTES:
@@ -71,10 +91,28 @@ def _unpack(archive: zipfile.ZipFile, wheel: Path, folder: Path) -> None:
         for member in members:
             _write(archive, member, temporary, recorded, wheel)
         temporary.chmod(0o755)
+        if folder.is_dir() and _files(folder) == _files(temporary):
+            shutil.rmtree(temporary)
+            return
+        # Something was changed there after it was unpacked.
+        shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _files(folder: Path) -> Mapping[str, str]:
+    """Path -> digest, or where a link leads; what Python compiles there is left out."""
+    found: dict[str, str] = {}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file() and path.parent.name != "__pycache__":
+            with path.open("rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def _recorded(archive: zipfile.ZipFile, wheel: Path) -> Mapping[str, str]:
@@ -100,9 +138,8 @@ def _write(
     if member.filename not in recorded:
         raise UsageError(f"{wheel} holds {member.filename!a}, which its RECORD lacks.", _NEXT)
     target = folder / path
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     digest = hashlib.sha256()
-    with archive.open(member) as source, target.open("wb") as file:
+    with archive.open(member) as source, _new_file(target, member, wheel) as file:
         while piece := source.read(1 << 20):
             digest.update(piece)
             file.write(piece)
@@ -110,5 +147,22 @@ def _write(
     actual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
     if expected and expected != f"sha256={actual}":
         raise UsageError(f"{member.filename!a} of {wheel} is not what its RECORD says.", _NEXT)
-    if not expected and not path.name.startswith("RECORD"):
+    if not expected and not _is_record(path):
         raise UsageError(f"{member.filename!a} of {wheel} has no digest in its RECORD.", _NEXT)
+
+
+def _new_file(target: Path, member: zipfile.ZipInfo, wheel: Path) -> BinaryIO:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        return target.open("xb")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(
+            f"{wheel} holds {member.filename!a} twice, or a file and a folder of one name.", _NEXT
+        ) from error
+
+
+def _is_record(path: PurePosixPath) -> bool:
+    """Whether it is the RECORD or a signature of it: these alone can have no digest there."""
+    names = ("RECORD", "RECORD.jws", "RECORD.p7s")
+    folder = path.parts[0]
+    return len(path.parts) == 2 and folder.endswith(".dist-info") and path.name in names  # noqa: PLR2004
