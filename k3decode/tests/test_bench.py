@@ -1,6 +1,7 @@
 """No time where cases did not pass, and none on another commit's verdicts."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,43 @@ def test_lines_of_something_else_are_refused(tmp_path: Path) -> None:
         passed_cases(path, COMMIT)
 
 
+def _older(path: Path) -> None:
+    _lines(path, "passed", commit="older")
+
+
+def _cut(path: Path) -> None:
+    path.write_text(_lines(path, "passed").read_text()[:60])
+
+
+def _without_op(path: Path) -> None:
+    path.write_text(json.dumps({"schema": "k3decode.check/2", "commit": COMMIT}))
+
+
+def _missing(path: Path) -> None:
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_older, "check again with --commit"),
+        (_cut, "line 1: expected a JSON object, found"),
+        (_without_op, "line 1: expected a field 'op' (str), found 'commit', 'schema': write it"),
+        (_missing, "found No such file or directory: write it with k3decode.check --json"),
+    ],
+)
 def test_wrong_verdicts_are_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Callable[[Path], None],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = _lines(tmp_path / "check.jsonl", "passed", commit="older")
+    path = tmp_path / "check.jsonl"
+    make(path)
     with pytest.raises(SystemExit) as end:
         bench.main(["kda", "--commit", COMMIT, "--checked", str(path)])
     assert end.value.code == 2
-    assert "check again with --commit" in " ".join(capsys.readouterr().err.split())
+    assert words in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_op_with_a_red_case_is_not_timed(capsys: pytest.CaptureFixture[str]) -> None:

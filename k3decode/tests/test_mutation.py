@@ -1,6 +1,7 @@
 """Kept results count only for the device code they were measured on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,12 +51,72 @@ def test_without_a_gpu_kept_results_decide(
     assert "2026-11-30T10:00:00Z abcdef01" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "expected a file of JSON lines, found No such file or directory"),
+        ("garbage\n", "line 1: expected a JSON object, found 'garbage'"),
+        (json.dumps({"schema": "k3decode.mutant/2"}), "line 1: expected a field 'op' (str)"),
+        (json.dumps(_result()) + '\n{"schema": "k3dec', "line 2: expected a JSON object"),
+    ],
+)
+def test_kept_results_that_cannot_be_read_are_one_sentence(
+    text: str | None,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "mutants.jsonl"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SystemExit) as end:
+        mutation.main(["--keep", str(path)])
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert f"error: {path}: {words}" in error
+    assert "name a file that k3decode.mutants --keep FILE wrote" in error
+
+
+def test_on_a_gpu_the_file_is_read_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class _StartedError(Exception):
+        pass
+
+    def start(*_: object) -> None:
+        raise _StartedError
+
+    path = tmp_path / "mutants.jsonl"
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(mutation, "circumstances", start)
+    with pytest.raises(_StartedError):
+        mutation.main(["--keep", str(path)])
+    path.write_text("garbage")
+    with pytest.raises(SystemExit):
+        mutation.main(["--keep", str(path)])
+
+
+def test_columns_are_as_wide_as_their_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mutation, "_digest", lambda _: "other")
+    chosen = (MUTANT, replace(MUTANT, op="a_name_of_an_op_that_is_long", name="n" * 60))
+    results = {(one.op, one.name): {**_result(), "kernel_sha256": ""} for one in chosen}
+    assert mutation._show(chosen, results) == 1
+    short, long = capsys.readouterr().out.splitlines()
+    assert long.split() == ["outdated", chosen[1].op, "n" * 60, *short.split()[3:]]
+    assert short.index("2026-") == long.index("2026-")
+    assert short.index(MUTANT.name) == long.index("nnn")
+
+
 def test_results_of_mutants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "mutants.jsonl"
     gone = {**_result(), "mutant": "gone"}
     path.write_text(json.dumps(gone) + "\n")
     mutation._keep(path, [_result()])
-    assert list(mutation.kept_results(path)) == [(MUTANT.op, MUTANT.name)]
+    assert list(mutation.kept_results(path, may_lack=False)) == [(MUTANT.op, MUTANT.name)]
 
 
 def test_a_mutant_that_could_not_be_judged_is_not_caught() -> None:

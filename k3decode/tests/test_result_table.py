@@ -1,5 +1,6 @@
 """The page of results says what the lines say, and the committed one is current."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from k3decode.result_table import read_records, result_table
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-def _check(case: str, worst: float, **more: object) -> dict[str, object]:
+def _check(case: str, worst: object, **more: object) -> dict[str, object]:
     return {
         "schema": "k3decode.check/1",
         "op": "kda",
@@ -81,6 +82,40 @@ def test_a_failed_case_is_shown() -> None:
     close = result_table([{**failed, "worst": 1.25}])
     assert "| `kda` | m1 | 1.25 failed | plain |" in close
     assert "| `kda` | production | plain | 1 | 0 | 0.00 |" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "expected a folder with results (*.jsonl) at"),
+        (
+            '{"name": "of something else"}\n',
+            "line 1: expected a field 'schema' (str), found 'name'",
+        ),
+        ("\ngarbage\n", "line 2: expected a JSON object, found 'garbage'"),
+        ('{"schema": "k3decode.bench/1", "op": "kda"}', "line 1: expected a field 'case' (str)"),
+        (json.dumps(_check("m1", "small")), "expected 'worst' to be float | int | None, found"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_one_sentence(
+    text: str | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        (tmp_path / "lines.jsonl").write_text(text)
+    folder = tmp_path / "nowhere" if text is None else tmp_path
+    with pytest.raises(SystemExit) as end:
+        module.main([str(folder)])
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert str(folder) in error
+    assert not (folder / "TABLE.md").exists()
+
+
+def test_lines_of_other_commands_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"schema": "k3decode.layer_bench/1", "rows": 1}\n')
+    assert module.main([str(tmp_path)]) == 0
+    assert "layer_bench" not in (tmp_path / "TABLE.md").read_text()
 
 
 def test_the_committed_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ from k3decode.check import check_case
 from k3decode.circumstances import circumstances, typed_command
 from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
+from k3decode.json_lines import read_json_lines
 from k3decode.op import Case, Op, Part, Trial
 from k3decode.registry import OPS, op_named
 from k3decode.replay_times import replay_times_us
@@ -46,6 +47,8 @@ _REPLAYS = 30
 _LITTLE_BYTES = 4_000_000
 # Larger cases are read at its rate.
 _READ_BUFFER_BYTES = 2_000_000_000
+_VERDICT_FIELDS = {"op": str, "case": str, "outcome": str}
+_CHECK_FIRST = "write it with k3decode.check --json --commit COMMIT"
 _ALL = Part()
 _replay_us = partial(replay_times_us, warm_up=_WARM_UP_REPLAYS, replays=_REPLAYS)
 
@@ -201,13 +204,16 @@ def passed_cases(path: Path, commit: str) -> set[tuple[str, str]]:
     """Ops and cases that the check's lines call passed, all at this commit.
 
     Raises:
-        ValueError: a line is of another commit, or of no check.
+        ValueError: a line is of another commit, or of no check, or cannot be read.
     """
-    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records = read_json_lines(
+        path, {"schema": str}, _CHECK_FIRST, by_kind={"check": _VERDICT_FIELDS}
+    )
     for record in records:
-        if not str(record.get("schema")).startswith("k3decode.check/"):
+        if not record["schema"].startswith("k3decode.check/"):
             raise ValueError(
-                f"{path}: expected lines of the check, found schema {record.get('schema')!r}"
+                f"{path}: expected lines of the check, found schema {record['schema']!r}: "
+                f"{_CHECK_FIRST}"
             )
         if record.get("commit") != commit:
             raise ValueError(

@@ -3,7 +3,7 @@
 A mutant whose cases all pass survived: a case is missing. One line of JSON per mutant; the exit
 code is 1 when one survived or could not be judged. With `--keep FILE` the results are kept there.
 Without a GPU nothing runs: the kept results are shown, and the exit code is 1 unless every mutant
-was caught in the device code as it is now.
+was caught in the device code as it is now; it is 2 when kept results cannot be read.
 """
 
 import argparse
@@ -21,12 +21,15 @@ from pathlib import Path
 import torch
 
 from k3decode.circumstances import circumstances, typed_command
+from k3decode.json_lines import JsonLinesError, read_json_lines
 from k3decode.mutants import MUTANTS, Mutant, mutate
 
 __all__ = ["kept_results", "main", "standing"]
 
 SCHEMA = "k3decode.mutant/2"
 _PARALLEL = 8
+_KEPT_FIELDS = {"schema": str, "op": str, "mutant": str, "outcome": str}
+_NEXT_STEP = "name a file that k3decode.mutants --keep FILE wrote on a GPU"
 # The references run on the CPU: as many threads per process as cores would fight for them.
 _THREADS = {"OMP_NUM_THREADS": "2"}
 # Rows are the same code at other numbers of rows; a mutant that only they notice needs a corner.
@@ -46,10 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--commit", default="", help="commit of the code that runs")
     options = parser.parse_args(arguments)
     chosen = [mutant for mutant in MUTANTS if not options.op or mutant.op in options.op]
-    if not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available()
+    try:
+        # On a GPU before anything runs: results of hours would be lost on a file of something else.
+        kept = {} if options.keep is None else kept_results(options.keep, may_lack=has_gpu)
+    except JsonLinesError as error:
+        parser.error(str(error))
+    if not has_gpu:
         if options.keep is None:
             parser.error("expected a CUDA device, found none: show kept results with --keep FILE")
-        return _show(chosen, kept_results(options.keep))
+        return _show(chosen, kept)
     facts = circumstances(options.commit, typed_command("k3decode.mutants", arguments))
     records = []
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -71,24 +80,35 @@ def standing(mutant: Mutant, results: Mapping[tuple[str, str], Mapping[str, obje
     return str(kept["outcome"])
 
 
-def kept_results(path: Path) -> dict[tuple[str, str], dict[str, object]]:
-    """Read kept results by op and name; none where there is no file."""
-    if not path.is_file():
+def kept_results(path: Path, *, may_lack: bool) -> dict[tuple[str, str], dict[str, object]]:
+    """Read kept results by op and name.
+
+    Args:
+        path: the file.
+        may_lack: whether it may be missing, and then holds nothing.
+
+    Raises:
+        JsonLinesError: it is missing, or not what `--keep` writes.
+    """
+    if may_lack and not path.exists():
         return {}
-    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    entries = read_json_lines(path, _KEPT_FIELDS, _NEXT_STEP)
     return {(entry["op"], entry["mutant"]): entry for entry in entries}
 
 
 def _show(
-    mutants: Iterable[Mutant], results: Mapping[tuple[str, str], Mapping[str, object]]
+    mutants: Sequence[Mutant], results: Mapping[tuple[str, str], Mapping[str, object]]
 ) -> int:
+    op_width = max((len(mutant.op) for mutant in mutants), default=0)
+    name_width = max((len(mutant.name) for mutant in mutants), default=0)
     found = []
     for mutant in mutants:
         kept = results.get((mutant.op, mutant.name), {})
         found.append(standing(mutant, results))
         commit = str(kept.get("commit", ""))[:8]
         where = f"{kept.get('gpu', '')} {kept.get('measured_at_utc', '')} {commit}".strip()
-        print(f"{found[-1]:10}{mutant.op:14}{mutant.name:44}{where}".rstrip())
+        words = f"{found[-1]:9}  {mutant.op:{op_width}}  {mutant.name:{name_width}}"
+        print(f"{words}  {where}".rstrip())
     good = found.count("caught")
     print(f"no GPU here: {good} of {len(found)} were caught when last run", file=sys.stderr)
     return 0 if found and good == len(found) else 1
@@ -96,7 +116,7 @@ def _show(
 
 def _keep(path: Path, records: Iterable[Mapping[str, object]]) -> None:
     """Replace what is known of these mutants; forget mutants that are no longer listed."""
-    results: dict[tuple[str, str], Mapping[str, object]] = dict(kept_results(path))
+    results: dict[tuple[str, str], Mapping[str, object]] = dict(kept_results(path, may_lack=True))
     results.update({(str(r["op"]), str(r["mutant"])): r for r in records})
     listed = [(mutant.op, mutant.name) for mutant in MUTANTS]
     lines = [json.dumps(results[place]) for place in listed if place in results]

@@ -2,21 +2,43 @@
 
 Reads every JSON line under the folder that the check, the bench and the compile report wrote. Of
 several records of one case or variant the last counts: folders in the order of their names, lines
-in theirs. `--check` writes nothing and fails where the page is not what the lines say.
+in theirs. `--check` writes nothing and fails where the page is not what the lines say. Exit code 2:
+the lines cannot be read.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from k3decode.json_lines import Fields, JsonLinesError, read_json_lines
 
 __all__ = ["main", "read_records", "result_table"]
 
 Record = Mapping[str, Any]
 
 _PAGE = "TABLE.md"
+_FIELDS: Mapping[str, Fields] = {
+    "check": {"op": str, "case": str, "group": str, "outcome": str, "worst": float | int | None},
+    "bench": {
+        "op": str,
+        "case": str,
+        "latency_us": float | int,
+        "bandwidth_gb_per_s": float | int,
+        "sol_fraction": float | int,
+    },
+    "compile": {
+        "op": str,
+        "variant": str,
+        "architecture": str,
+        "registers": int,
+        "shared_bytes": int,
+        "stack_bytes": int,
+        "spills": bool,
+    },
+}
+_NEXT_STEP = "write it again with the command that made it, or move it out of the folder"
 _ONLY_COMPILED = "compiled, not measured"
 # Files of the check, by their names: how the cases ran.
 _HOW = {"jitter": "late inputs", "prepared": "exported", "replay": "recorded"}
@@ -32,11 +54,21 @@ many bytes, in the same run.
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All JSON lines under a folder, files in the order of their paths' parts."""
+    """All JSON lines under a folder, files in the order of their paths' parts.
+
+    Raises:
+        JsonLinesError: no file of lines is there, or one that is not of this package's commands.
+    """
+    paths = sorted(folder.rglob("*.jsonl"), key=lambda path: path.parts)
+    if not paths:
+        raise JsonLinesError(
+            f"expected a folder with results (*.jsonl) at {folder}, found none: write some with "
+            "k3decode.check --json, k3decode.bench or k3decode.compile_report --json"
+        )
     return [
-        {"how": _HOW.get(path.stem, "plain"), **json.loads(line)}
-        for path in sorted(folder.rglob("*.jsonl"), key=lambda path: path.parts)
-        for line in path.read_text().splitlines()
+        {"how": _HOW.get(path.stem, "plain"), **record}
+        for path in paths
+        for record in read_json_lines(path, {"schema": str}, _NEXT_STEP, by_kind=_FIELDS)
     ]
 
 
@@ -159,7 +191,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
     options = parser.parse_args(arguments)
     page = options.folder / _PAGE
-    text = result_table(read_records(options.folder))
+    try:
+        text = result_table(read_records(options.folder))
+    except JsonLinesError as error:
+        parser.error(str(error))
     if not options.check:
         page.write_text(text)
         return 0
