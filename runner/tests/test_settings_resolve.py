@@ -6,7 +6,7 @@ import pytest
 from k3runner.errors import MachineError, UsageError
 from k3runner.local_config import dump_local_config, load_local_config
 from k3runner.run_folder import LOCAL_CONFIG
-from k3runner.settings import RunConfig, resolve
+from k3runner.settings import RunConfig, resolve, resolve_registry
 from k3runner_testing.fake_subject import write_fake_model
 
 
@@ -74,3 +74,22 @@ def test_local_config_comes_back_as_it_was(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / LOCAL_CONFIG).write_bytes(dump_local_config(config))
     assert load_local_config(folder) == config
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://[::1", "http://127.0.0.1:99999", "http://127.0.0.1:abc", "http://host:0"),
+        *("http://a..b", f"http://{'x' * 64}.example", "http://ho st"),
+    ],
+)
+def test_resolve_url_that_cannot_be_asked_is_a_sentence(url: str) -> None:
+    with pytest.raises(UsageError, match="--engine-url is no address, found"):
+        resolve(environ={}, engine_url=url)
+    with pytest.raises(UsageError, match="The registry URL is no address"):
+        resolve_registry(url, {})
+
+
+@pytest.mark.parametrize("url", ["http://[::1]:8000", "https://müller.example", "http://a_b:1/x"])
+def test_resolve_url_that_can_be_asked_is_taken(url: str) -> None:
+    assert resolve_registry(url, {}) == url

@@ -6,6 +6,7 @@ only costs time.
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import aiohttp
 
-from k3runner.errors import RegistryError
+from k3runner.errors import RegistryError, UsageError
 from k3runner.registry_answer import detail_of
 from k3runner.visible import one_line
 
@@ -140,6 +141,7 @@ class RegistryClient:
 
         Raises:
             TryAgainError: There was no answer, or one that says nothing about what was sent.
+            UsageError: The address is none.
         """
         try:
             async with self._session.request(
@@ -147,6 +149,11 @@ class RegistryClient:
             ) as response:
                 answer = Answer(response.status, await response.read())
                 after = response.headers.get("Retry-After", "")
+        except aiohttp.InvalidURL as error:
+            raise UsageError(
+                f"{one_line(self.registry, 200)} is no address that can be asked.",
+                "Correct the URL.",
+            ) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise TryAgainError(_connection_problem(error)) from error
         if answer.status in _AGAIN:
@@ -182,8 +189,12 @@ async def registry_client(
 
 def _connection_problem(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
-        code = error.os_error.errno
-        why = os.strerror(code) if code else one_line(str(error.os_error), 160)
+        found = error.os_error
+        # The codes of a name that is not found are not those of the system's errors.
+        if isinstance(found, socket.gaierror):
+            why = one_line(found.strerror or str(found), 160)
+        else:
+            why = os.strerror(found.errno) if found.errno else one_line(str(found), 160)
         return f"the registry cannot be reached ({why[:1].lower()}{why[1:]})"
     if isinstance(error, TimeoutError):
         return "the registry did not answer in time"

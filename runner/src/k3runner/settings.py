@@ -12,6 +12,7 @@ from k3runner.plan import Pairing
 from k3runner.subjects import Subject, load_subject
 from k3runner.tiers import Tier
 from k3runner.tiers.own_files import load_tier_with
+from k3runner.web_address import check_address
 
 __all__ = [
     "SETTINGS",
@@ -153,7 +154,7 @@ def resolve(
     source = subject or tier_found.subject
     subject_found = load_subject(source)
     if engine_url is not None:
-        _check_url(engine_url, "--engine-url")
+        check_address(engine_url, "--engine-url")
     python_found = None
     if engine_url is None:
         python_found = _existing_python(
@@ -161,7 +162,7 @@ def resolve(
         )
     model_found = _model(tier_found, engine_url, model, environ)
     if registry is not None:
-        _check_url(registry, "--registry")
+        check_address(registry, "--registry")
     return RunConfig(
         tier=tier_found,
         subject=subject_found,
@@ -259,7 +260,7 @@ def resolve_registry(flag: str | None, environ: Mapping[str, str]) -> str | None
     found = flag or environ.get("K3EVAL_REGISTRY")
     if not found:
         return None
-    _check_url(found, "the registry URL")
+    check_address(found, "The registry URL")
     return found.rstrip("/")
 
 
@@ -288,7 +289,7 @@ def resolve_token(flag: Path | None, environ: Mapping[str, str], registry: str) 
     if not _TOKEN.fullmatch(token):
         # The token itself is a secret, so it is not shown.
         raise UsageError(
-            "The token is not one line of printable characters.",
+            "The token is not one line of 8 to 4096 printable characters without spaces.",
             "Give exactly what `k3-registry token` printed.",
         )
     parts = urlsplit(registry)
@@ -317,14 +318,6 @@ def _existing_model(path: Path) -> Path:
             "Run `make eval`, or give --model or K3EVAL_MODEL.",
         )
     return path.absolute()
-
-
-def _check_url(url: str, where: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(
-            f"{where} must look like http://host:port, found `{url}`.", "Correct the URL."
-        )
 
 
 def _port(text: str | None) -> int | None:
