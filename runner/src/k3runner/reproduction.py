@@ -54,9 +54,16 @@ async def fetch_original(client: RegistryClient, submission_id: str, folder: Pat
     Raises:
         RefusedError: The bundle has findings.
         RegistryError: It cannot be had, or the registry sent another bundle.
+        MachineError: The folder cannot be made.
     """
     submission = await read_submission(client, submission_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(
+            f"The folder {folder} cannot be made: {error.strerror}.",
+            "Give another place with --runs.",
+        ) from error
     path = folder / f"original-{submission_id[:_SHORT]}{BUNDLE_SUFFIX}"
     await download(client, submission, path)
     files = read_bundle(path)

@@ -147,7 +147,8 @@ def resume(
         EngineError: As in `run`.
         KeyboardInterrupt: As in `run`.
     """
-    if run_folder.is_dir():
+    # Looked at first: a folder that is no run may hold very many files.
+    if (run_folder / LOCAL_CONFIG).exists():
         refuse_files_of_others(run_folder)
     config = _overridden(load_local_config(run_folder), overrides)
     with hold(run_folder):

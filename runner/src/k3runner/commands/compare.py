@@ -36,9 +36,15 @@ def compare(
     from k3runner.commands.registry_access import asked, named_registry  # noqa: PLC0415
     from k3runner.commands.registry_text import comparison_lines  # noqa: PLC0415
     from k3runner.commands.status import submission_named  # noqa: PLC0415
+    from k3runner.errors import UsageError  # noqa: PLC0415
     from k3runner.registry_lookup import read_comparison  # noqa: PLC0415
 
     address = named_registry(registry)
     pair = submission_named(submission), submission_named(other)
+    if pair[0] == pair[1]:
+        raise UsageError(
+            "Both are the same submission, and it says nothing about itself.",
+            "Name another one beside it.",
+        )
     found = asked(address, lambda client: read_comparison(client, *pair))
     typer.echo(json.dumps(found) if as_json else "\n".join(comparison_lines(found)))

@@ -49,8 +49,14 @@ def submission_named(text: str) -> str:
         UsageError: It is neither.
         BundleError: The bundle cannot be read.
     """
+    from k3bundle.layout import BUNDLE_SUFFIX  # noqa: PLC0415
     from k3bundle.seal import bundle_sha256  # noqa: PLC0415
-    from k3runner.bundle_file import read_bundle  # noqa: PLC0415
+    from k3runner.bundle_file import read_bundle, refuse_impossible  # noqa: PLC0415
     from k3runner.registry_lookup import full_id  # noqa: PLC0415
 
-    return bundle_sha256(read_bundle(Path(text))) if Path(text).is_file() else full_id(text)
+    path = Path(text)
+    refuse_impossible(path)
+    # What looks like a file was meant as one: the sentence is then about the file.
+    if path.exists() or path.suffix == BUNDLE_SUFFIX or "/" in text:
+        return bundle_sha256(read_bundle(path))
+    return full_id(text)
