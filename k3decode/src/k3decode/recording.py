@@ -158,11 +158,12 @@ def read_recording(path: Path) -> tuple[RecordedCall, ...]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise RecordingError(f"expected a recording at {path}, found none: {error}") from None
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError):
+        # Not in torch's words: they advise to load the file without `weights_only`, which would
+        # run whatever code is in it.
         raise RecordingError(
-            f"expected a file of plain tensors at {path}, found something else ({reason}): write "
-            "it with k3decode.recording.write_recording"
+            f"expected a file of plain tensors at {path}, found something else: write it with "
+            "k3decode.recording.write_recording"
         ) from None
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
