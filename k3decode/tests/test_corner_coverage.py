@@ -16,6 +16,16 @@ def test_every_op_reaches_its_corners_and_the_page_is_current(
     assert main([str(PAGE), "--check"]) == 0, capsys.readouterr().err
 
 
+def test_each_op_is_said_before_its_cases_are_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    op = op_named("latent_norm")
+    monkeypatch.setattr("k3decode.corner_coverage.OPS", (op,))
+    assert main([str(tmp_path / "page.md")]) == 0
+    count = sum(case.group in {"smoke", "corner"} for case in op.cases)
+    assert capsys.readouterr().err == f"1 of 1, latent_norm: preparing {count} cases\n"
+
+
 def test_every_corner_says_who_has_it_and_why_others_do_not() -> None:
     every = {op.name for op in OPS}
     assert set(EXPECTED) == set(Corner)

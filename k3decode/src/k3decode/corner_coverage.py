@@ -267,10 +267,14 @@ def corners_of(op: Op, case: Case) -> frozenset[Corner]:
 
 
 def _counted(ops: Sequence[Op]) -> dict[str, dict[Corner, int]]:
-    """How many smoke and corner cases of each op reach each corner."""
+    """How many smoke and corner cases of each op reach each corner; each op is said on stderr."""
     counts = {}
-    for op in ops:
-        found = [corners_of(op, case) for case in op.cases if case.group in {"smoke", "corner"}]
+    for place, op in enumerate(ops, 1):
+        cases = [case for case in op.cases if case.group in {"smoke", "corner"}]
+        # Minutes in all on a busy machine, and silence would look like a process that hangs.
+        where = f"{place} of {len(ops)}, {op.name}"
+        print(f"{where}: preparing {len(cases)} cases", file=sys.stderr, flush=True)
+        found = [corners_of(op, case) for case in cases]
         counts[op.name] = {corner: sum(corner in one for one in found) for corner in Corner}
     return counts
 
