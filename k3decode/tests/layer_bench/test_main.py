@@ -64,12 +64,12 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch, torch_ops: None) -> None:
         "_DEVICE": CPU,
         "shard_dims": lambda dims, _ranks: dims,
         "ClockLog": _NoClocks,
-        "ReadRate": _NoReads,
         "circumstances": lambda *_: {},
         "_taking_turns": lambda *_: [[30.0] * 6, [10.0] * 6],
     }
     for name, value in replaced.items():
         monkeypatch.setattr(command, name, value)
+    monkeypatch.setattr("k3decode.read_rate.ReadRate", _NoReads)
 
 
 @pytest.mark.parametrize(

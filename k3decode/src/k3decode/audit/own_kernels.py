@@ -1,7 +1,8 @@
 """`python -m k3decode.audit.own_kernels [OP ...]`: compile this package's kernels and audit them.
 
 Kernels of one variant are audited together, since they are launched one after the other. With
-`--typical` only what CI compiles. Exit code 1 with findings, or where something does not compile.
+`--typical` only what CI compiles. Exit code 1 with findings, or where something does not compile;
+2 where there is no compiler, and nothing is audited.
 `--json` writes one line for each kernel, `--table` one row for each op and architecture. Needs
 nvidia-cutlass-dsl and nvidia-cuda-nvdisasm, and no GPU.
 """
@@ -19,6 +20,7 @@ from k3decode.audit.__main__ import audit_files, own_declarations
 from k3decode.audit.declaration import Declaration
 from k3decode.audit.report import KernelReport
 from k3decode.host.inputs import ARCHITECTURES
+from k3decode.needed_compiler import missing_compiler
 from k3decode.op import Op
 from k3decode.registry import OPS, op_named
 
@@ -116,6 +118,8 @@ def _options(arguments: Sequence[str] | None) -> Any:
         options.ops = [op_named(name) for name in options.op] or list(OPS)
     except ValueError as error:
         parser.error(str(error))
+    if (problem := missing_compiler()) is not None:
+        parser.error(problem)
     return options
 
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -36,9 +36,12 @@ from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import per_layer_us
 from k3decode.layer_bench.stacks import STACKS, stack_dims
 from k3decode.layer_bench.timeline import profile_replays, shares
-from k3decode.read_rate import ReadRate
+from k3decode.needed_compiler import missing_compiler
 from k3decode.replay_times import event_time_us, replay_times_us
 from k3decode.turns import Turns
+
+if TYPE_CHECKING:
+    from k3decode.read_rate import ReadRate
 
 __all__ = ["main"]
 
@@ -57,6 +60,8 @@ _replay_us = partial(replay_times_us, warm_up=_WARM_UP, replays=_READ_REPLAYS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
+    from k3decode.read_rate import ReadRate  # noqa: PLC0415
+
     facts = circumstances(options.commit, typed_command("k3decode.layer_bench", arguments))
     turns = Turns(options.turns)
     batches = [Batch(tokens=options.tokens, requests=requests) for requests in options.batch]
@@ -112,7 +117,7 @@ def _timed(
     batch: Batch,
     stacks: Sequence[CapturedStep],
     options: Any,
-    reads: ReadRate,
+    reads: "ReadRate",
 ) -> dict[str, Any]:
     """What a line of results says of a batch."""
     deep, shallow = options.depths
@@ -141,7 +146,9 @@ def _timed(
     }
 
 
-def _floor(executor: DecodeExecutor, batch: Batch, options: Any, reads: ReadRate) -> dict[str, Any]:
+def _floor(
+    executor: DecodeExecutor, batch: Batch, options: Any, reads: "ReadRate"
+) -> dict[str, Any]:
     deep, shallow = options.depths
     step = StepShape(
         requests=batch.requests,
@@ -219,6 +226,8 @@ def _options(arguments: Sequence[str] | None) -> Any:
         parser.error("expected --draw trace with --trace FILE, found one without the other")
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    if (problem := missing_compiler()) is not None:
+        parser.error(problem)
     if options.depths[0] <= options.depths[1] or options.depths[1] < 1:
         parser.error(f"expected a deep and a shallow stack, found {options.depths}")
     return options

@@ -7,7 +7,7 @@ query's and the values' products, the gate.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,7 +23,9 @@ from k3decode.ops.mla_decode.launch import (
     mla_decode,
     split_rule,
 )
-from k3decode.read_rate import ReadRate
+
+if TYPE_CHECKING:
+    from k3decode.read_rate import ReadRate
 
 __all__ = ["ATTENTION_CASES", "AttentionCase", "time_attention"]
 
@@ -70,7 +72,7 @@ def time_attention(
     case: AttentionCase,
     stock: StockChild,
     dims: K3Dims,
-    reads: ReadRate,
+    reads: "ReadRate",
     *,
     rounds: int,
     replays: int,

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,9 @@ from k3decode.formats import MXFP4_GROUP
 from k3decode.layer_bench.beside import time_beside
 from k3decode.layer_bench.sides import StockChild
 from k3decode.ops.experts.launch import config_for, make_workspace, run_experts
-from k3decode.read_rate import ReadRate
+
+if TYPE_CHECKING:
+    from k3decode.read_rate import ReadRate
 
 __all__ = ["expert_bytes", "time_experts"]
 
@@ -35,7 +37,7 @@ def time_experts(
     stock: StockChild,
     executor: DecodeExecutor,
     drawn: tuple[Tensor, Tensor],
-    reads: ReadRate,
+    reads: "ReadRate",
     *,
     rounds: int,
     replays: int,

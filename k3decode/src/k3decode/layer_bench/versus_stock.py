@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -38,8 +38,11 @@ from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import median_interval
 from k3decode.layer_bench.ratio import Rounds, ratio_of_rounds
 from k3decode.layer_bench.sides import OurStack, Side, StockChild
-from k3decode.read_rate import ReadRate
+from k3decode.needed_compiler import missing_compiler
 from k3decode.replay_times import replay_times_us
+
+if TYPE_CHECKING:
+    from k3decode.read_rate import ReadRate
 
 __all__ = ["main", "take_rounds"]
 
@@ -77,6 +80,8 @@ def take_rounds(sides: Mapping[str, Side], *, rounds: int, replays: int) -> dict
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = _options(arguments)
+    from k3decode.read_rate import ReadRate  # noqa: PLC0415
+
     facts = circumstances(
         options.commit, typed_command("k3decode.layer_bench.versus_stock", arguments)
     )
@@ -105,7 +110,7 @@ def _records(
     sides: Mapping[str, Side],
     stock: StockChild,
     executor: DecodeExecutor,
-    reads: ReadRate,
+    reads: "ReadRate",
     options: Any,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Layers first, in case time runs out."""
@@ -124,7 +129,7 @@ def _layer(
     rows: int,
     sides: Mapping[str, Side],
     dims: K3Dims,
-    reads: ReadRate,
+    reads: "ReadRate",
     options: Any,
 ) -> dict[str, Any]:
     deep, shallow = options.depths
@@ -178,7 +183,7 @@ def _own_choice_us(stock: Sequence[StockChild], layers: int, replays: int) -> fl
     return None if deep is None or shallow is None else (deep - shallow) / layers
 
 
-def _floor(rows: int, dims: K3Dims, reads: ReadRate, options: Any) -> dict[str, float]:
+def _floor(rows: int, dims: K3Dims, reads: "ReadRate", options: Any) -> dict[str, float]:
     deep, shallow = options.depths
     drawn = _drawn(dims, options)
     step = StepShape(requests=rows, context=options.context)
@@ -277,6 +282,8 @@ def _options(arguments: Sequence[str] | None) -> Any:
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    if (problem := missing_compiler()) is not None:
+        parser.error(problem)
     if options.depths[0] <= options.depths[1] or options.depths[1] < 1:
         parser.error(f"expected a deep and a shallow stack, found {options.depths}")
     return options
