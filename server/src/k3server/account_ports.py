@@ -15,6 +15,7 @@ __all__ = [
     "KeyDirectory",
     "KeysUnavailableError",
     "Moderation",
+    "NoDirectoryError",
     "NoEvidenceError",
     "Scope",
     "Token",
@@ -116,6 +117,10 @@ class Moderation(Protocol):
 
 class KeysUnavailableError(Exception):
     """The keys of an account cannot be asked for now."""
+
+
+class NoDirectoryError(Exception):
+    """There is nobody to ask for keys of accounts, and so it stays."""
 
 
 class KeyDirectory(Protocol):

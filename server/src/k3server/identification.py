@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from k3server.account_ports import (
     IssuerUnavailableError,
     KeysUnavailableError,
+    NoDirectoryError,
     Scope,
     Token,
 )
@@ -145,8 +146,9 @@ class Identification:
         """Who stands behind a bundle that this key signed; None: nobody is known.
 
         Raises:
-            PublicError: The named GitHub account does not publish the key (422), cannot be asked
-                for its keys (503), or signer or caller are banned (403).
+            PublicError: The named GitHub account does not publish the key or this registry asks no
+                accounts (422), the account cannot be asked for its keys (503), or signer or caller
+                are banned (403).
         """
         found = await self._found(caller, signer)
         names = [f"key:{signer}", *([] if found is None else [found.identity])]
@@ -176,6 +178,8 @@ class Identification:
             keys = await run_in_threadpool(self._parts.keys.fingerprints, account)
         except KeysUnavailableError as error:
             raise _keys_away(account, error) from None
+        except NoDirectoryError as error:
+            raise _no_directory(error) from None
         if signer not in keys:
             raise _not_published(account, signer)
 
@@ -230,6 +234,18 @@ def _not_published(account: str, signer: str) -> PublicError:
     )
     detail = f"{finding.where}: {finding.why} {finding.hint}"
     return PublicError(Problem(422, "The key is not the account's", detail, findings=(finding,)))
+
+
+def _no_directory(error: NoDirectoryError) -> PublicError:
+    # No 503: it is the same however often it is sent.
+    finding = ProblemFinding(
+        code="accounts-not-asked",
+        where="github_account",
+        why=f"Expected a registry that asks accounts for their keys, found: {error}",
+        hint="Leave `github_account` out, or send with a token of this registry.",
+    )
+    detail = f"{finding.where}: {finding.why} {finding.hint}"
+    return PublicError(Problem(422, "No account can be named here", detail, findings=(finding,)))
 
 
 def _keys_away(account: str, error: KeysUnavailableError) -> PublicError:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from k3bundle_testing import example_signer, other_signer, signer_fingerprint
-from k3server.account_ports import KeysUnavailableError
+from k3server.account_ports import KeysUnavailableError, NoDirectoryError
 from k3server.adapters.forge_keys import ForgeKeys, NoKeys
 from k3server.forge.client import ForgeClient
 from k3server_testing.github.process import GithubProcess
@@ -46,5 +46,5 @@ def test_silent_forge_is_told_and_not_taken_for_no_keys(
     github.fail(502)
     with pytest.raises(KeysUnavailableError, match="502"):
         keys.fingerprints("alice")
-    with pytest.raises(KeysUnavailableError, match="was not told"):
+    with pytest.raises(NoDirectoryError, match="was not told"):
         NoKeys().fingerprints("alice")

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from k3server.account_ports import KeysUnavailableError, Scope
+from k3server.adapters.forge_keys import NoKeys
 from k3server.adapters.sql.accounts import SqlAccounts
 from k3server.adapters.sql.moderation import SqlModeration
 from k3server.bearer import make_token
@@ -99,6 +100,17 @@ async def test_keys_that_cannot_be_asked_for_are_503_and_nothing_is_lost(
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
     again = await registry.submit(client, run(1), github_account="alice")
     assert again.status_code == 201
+
+
+async def test_account_at_a_registry_that_asks_none_is_refused_for_good(registry: Registry) -> None:
+    registry.keys = NoKeys()
+    async with registry.client() as client:
+        answer = await registry.submit(client, run(1), github_account="alice")
+    assert answer.status_code == 422
+    (finding,) = answer.json()["findings"]
+    assert finding["code"] == "accounts-not-asked"
+    assert "was not told where to ask for the keys of alice" in finding["why"]
+    assert registry.index.every(limit=9) == ()
 
 
 async def test_sending_again_with_an_account_leaves_the_playground(

@@ -5,7 +5,7 @@ import time
 from typing import Final
 
 from k3bundle.sshsig import SignatureError, fingerprint
-from k3server.account_ports import KeysUnavailableError
+from k3server.account_ports import KeysUnavailableError, NoDirectoryError
 from k3server.forge.client import ForgeClient, ForgeError, ForgeRefusedError
 
 __all__ = ["ForgeKeys", "NoKeys"]
@@ -62,6 +62,6 @@ class NoKeys:
 
     def fingerprints(self, account: str) -> frozenset[str]:
         """Nothing can be asked."""
-        raise KeysUnavailableError(
+        raise NoDirectoryError(
             f"This registry was not told where to ask for the keys of {account}."
         )
