@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 import k3runner
+from k3runner.telemetry.nvml import open_gpus
+from k3runner_testing.fake_nvml import FakeGpu, FakeNvml
 from k3runner_testing.serving import FakeServers, ServeFake
 
 
@@ -25,3 +27,12 @@ def small_guard() -> Iterator[None]:
         patch.setattr("k3runner.run_watch.referee_files", lambda: (part,))
         patch.setattr("k3runner.run_watch.subject_files", lambda _config: ())
         yield
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes this machine one with a GPU."""
+    for module in ("node_facts", "run_watch"):
+        monkeypatch.setattr(
+            f"k3runner.{module}.open_gpus", lambda visible: open_gpus(visible, FakeNvml(FakeGpu()))
+        )

@@ -86,3 +86,9 @@ def test_parse_counters_sums_labels_and_leaves_gauges_out() -> None:
         "vllm:tokens_total": 7.5,
         "vllm:ttft_seconds_count": 2.0,
     }
+
+
+def test_a_long_line_ends_with_a_whole_word() -> None:
+    line = "RuntimeError: " + "word " * 100
+    assert telling_line(line) == "RuntimeError: " + "word " * 76 + "word…"
+    assert telling_line("RuntimeError:" + "x" * 500) == "RuntimeError:" + "x" * 386 + "…"

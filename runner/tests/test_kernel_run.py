@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,47 +20,12 @@ from k3runner.node_facts import read_node_facts
 from k3runner.plan import build_plan
 from k3runner.report.files import ReportFiles, write_reports
 from k3runner.report.source import load_run
-from k3runner.run import ConfigOverrides, RunResult, resume, run
-from k3runner.settings import RunConfig, resolve
+from k3runner.run import ConfigOverrides, resume, run
 from k3runner.subjects import load_subject
-from k3runner.telemetry.nvml import open_gpus
 from k3runner.tiers import load_tier
-from k3runner_testing.fake_kernels import FAKE_TOKEN, write_fake_package
-from k3runner_testing.fake_nvml import FakeGpu, FakeNvml
+from k3runner_testing.fake_kernels import write_fake_package
+from k3runner_testing.kernel_case import config, result_of
 from k3runner_testing.run_case import CHANGE, bundle_records, cell_result, claim
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("node_facts", "run_watch"):
-        monkeypatch.setattr(
-            f"k3runner.{module}.open_gpus", lambda visible: open_gpus(visible, FakeNvml(FakeGpu()))
-        )
-
-
-def config(folder: Path, defects: dict[str, str] | None = None, *, limit_s: int = 60) -> RunConfig:
-    target = folder / "target.txt"
-    subject = write_fake_package(folder, defects=defects, target=target)
-    found = resolve(
-        environ={},
-        tier="kernels",
-        subject=str(subject),
-        engine_python=Path(sys.executable),
-        runs=folder / "runs",
-        key=folder / "key",
-    )
-    if limit_s == 60:
-        return found
-    # The other commands must not be ended where the machine is busy.
-    tasks = tuple(
-        replace(task, limit_s=limit_s) if task.task in (defects or {}) else task
-        for task in found.tier.kernels
-    )
-    return replace(found, tier=replace(found.tier, kernels=tasks))
-
-
-def result_of(found: RunConfig, events: list[Event] | None = None) -> RunResult:
-    return run(found, CHANGE, ([] if events is None else events).append)
 
 
 @pytest.mark.usefixtures("gpu")
@@ -148,7 +112,7 @@ def test_lines_that_are_no_answers_are_told(tmp_path: Path) -> None:
     result = result_of(config(tmp_path, {"check": "chatters"}), events)
     assert result.verdict.status == "PASS"
     said = [event.text for event in events if isinstance(event, Remark)]
-    assert "check: 2 lines of the package were not read." in said
+    assert "check: not read: 2 lines of the package." in said
 
 
 @pytest.mark.usefixtures("gpu")
@@ -189,77 +153,6 @@ def test_a_package_that_prints_without_end_is_ended_and_the_others_still_answer(
     assert "bytes, and at most 3000000 are read" in cell_result(result.verdict, "check").reason
     assert cell_result(result.verdict, "audit").status == "PASS"
     assert result.verdict.status == "INCOMPLETE"
-
-
-@pytest.mark.usefixtures("gpu")
-def test_b55_what_a_package_tells_is_nowhere_on_the_disk_as_it_told_it(tmp_path: Path) -> None:
-    result = result_of(config(tmp_path, {"check": "tells_a_token"}))
-    told = [
-        path
-        for path in result.run_folder.rglob("*")
-        if path.is_file() and FAKE_TOKEN.encode() in path.read_bytes()
-    ]
-    assert told == []
-    assert not list((result.run_folder / "logs").glob("*.jsonl"))
-    kept = (result.run_folder / "logs/boot-0.0.check.output").read_text("utf-8")
-    assert "logged in with <hf-token>" in kept
-    records = bundle_records(result.bundle_path)
-    facts = next(one.facts for one in records.kernels if one.kind == "command")
-    assert facts["hub"] == "logged in with <hf-token>"
-    replaced = {rule.name: rule.replaced for rule in records.scrub.rules}
-    assert replaced["Hugging Face token"] == 1
-
-
-def told(folder: Path) -> list[Path]:
-    """Files of a run folder that hold the token, in whatever case its letters are."""
-    token = FAKE_TOKEN.lower().encode()
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return [path for path in found if token in path.read_bytes().lower()]
-
-
-@pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize(
-    ("defect", "status"),
-    [("token_in_case", "PASS"), ("token_in_name", "PASS"), ("token_in_op", "INVALID")],
-)
-def test_b55_a_token_in_a_name_costs_at_most_its_cell(
-    defect: str, status: str, tmp_path: Path
-) -> None:
-    result = result_of(config(tmp_path, {"check": defect}))
-    assert told(result.run_folder) == []
-    assert cell_result(result.verdict, "check").status == status
-    assert cell_result(result.verdict, "audit").status == "PASS"
-    assert verify(read_archive(result.bundle_path), Policy()).findings == ()
-
-
-@pytest.mark.usefixtures("gpu")
-def test_b55_what_a_package_says_on_stderr_is_told_clean(tmp_path: Path) -> None:
-    events: list[Event] = []
-    result = result_of(config(tmp_path, {"check": "tells_on_stderr"}), events)
-    assert told(result.run_folder) == []
-    assert FAKE_TOKEN not in repr(events)
-    assert "fatal: <hf-token> in <home>/x" in repr(events)
-    assert "fatal: <hf-token> in <home>/x" in cell_result(result.verdict, "check").reason
-    rules = {rule.name: rule.replaced for rule in bundle_records(result.bundle_path).scrub.rules}
-    assert rules["Hugging Face token"] == 1
-
-
-@pytest.mark.usefixtures("gpu")
-def test_raw_output_of_a_killed_attempt_is_taken_away(tmp_path: Path) -> None:
-    def stop_at_audit(event: Event) -> None:
-        if getattr(event, "cell_id", None) == "audit":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(config(tmp_path), CHANGE, stop_at_audit)
-    (folder,) = (tmp_path / "runs").iterdir()
-    left = folder / "logs/boot-0.0.audit.jsonl"
-    left.write_text(FAKE_TOKEN)
-    log = folder / "logs/boot-0.0.audit.log"
-    log.write_text(FAKE_TOKEN)
-    resume(folder, ConfigOverrides(), print)
-    assert not left.exists()
-    assert log.read_text() == "<hf-token>"
 
 
 @pytest.mark.usefixtures("gpu")

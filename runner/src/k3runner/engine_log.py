@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from k3runner.visible import cut_at_word
+
 __all__ = ["last_log_line", "last_words", "telling_line", "unknown_variables"]
 
 _TAIL_BYTES = 64 * 1024
@@ -24,7 +26,7 @@ def last_log_line(log: Path) -> str:
 def last_words(log: Path) -> str:
     """The last line of a log with words in it: what the engine does now."""
     worded = [line for line in _plain_lines(_tail(log)) if _WORDS.search(line)]
-    return worded[-1][:_LINE_LIMIT] if worded else "no output yet"
+    return cut_at_word(worded[-1], _LINE_LIMIT) if worded else "no output yet"
 
 
 def telling_line(text: str) -> str:
@@ -34,7 +36,7 @@ def telling_line(text: str) -> str:
     causes = [line for line in telling if not _POINTS_ELSEWHERE.search(line)]
     worded = [line for line in lines if _WORDS.search(line)]
     chosen = (causes or telling or worded or ["(its log is empty)"])[-1]
-    return chosen[:_LINE_LIMIT]
+    return cut_at_word(chosen, _LINE_LIMIT)
 
 
 def unknown_variables(text: str) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from k3runner.package_plan import package_of
 from k3runner.run_context import RunContext, utc_now
 from k3runner.run_watch import BootPlace
 from k3runner.sealing import KERNEL_TEXT, local_identities
+from k3runner.visible import cut_at_word
 from k3runner.wording import plural
 
 __all__ = ["run_package"]
@@ -42,6 +43,7 @@ _STOP_S = 5.0
 _JUDGED = (0, 1)
 """Ends of a command that answered: everything passed, or something did not."""
 _LARGEST_OUTPUT = 64 * 1024 * 1024
+_LONGEST_REASON = 1500
 
 
 @dataclass(frozen=True)
@@ -270,14 +272,16 @@ def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_
     context.state.finished.add((boot.slot, cell.cell_id))
     if answers.other_lines:
         context.emit(
-            Remark(f"{cell.cell_id}: {answers.other_lines} lines of the package were not read.")
+            Remark(
+                f"{cell.cell_id}: not read: {plural(answers.other_lines, 'line')} of the package."
+            )
         )
     if answers.unread_lines:
         first = boot.scrub.text(answers.unread[0])
         context.emit(
             Remark(f"{cell.cell_id}: {plural(answers.unread_lines, 'answer')} not read. {first}")
         )
-    summary = f"{len(answers.records)} answers, status {code}"
+    summary = f"{plural(len(answers.records), 'answer')}, status {code}"
     context.emit(CellEnded(slot=boot.slot, cell_id=cell.cell_id, finished=True, summary=summary))
 
 
@@ -287,7 +291,7 @@ def _abort(boot: _Boot, cell: KernelCell, end: _CommandEnd) -> None:
     reason = end.detail
     if end.code is not None:
         reason = f"The command ended with status {end.code}: {last_log_line(log)}"
-    reason = boot.scrub.text(reason)[:1500]
+    reason = cut_at_word(boot.scrub.text(reason), _LONGEST_REASON)
     context.journal.cell(
         CellAborted(
             boot_id=boot.boot_id,

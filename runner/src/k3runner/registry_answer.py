@@ -31,6 +31,8 @@ _PROBLEMS: Final[Mapping[int, tuple[str, str]]] = {
     ),
 }
 """Status -> what the registry does, and the next step."""
+_SAYS_WHAT_NEXT: Final = frozenset({401, 403, 404, 409})
+"""Statuses whose sentence, where there is one, ends with the next step; a second only confuses."""
 
 
 def object_of(body: bytes) -> dict[str, Any]:
@@ -80,6 +82,8 @@ def error_of(status: int, body: bytes, registry: str) -> RunnerError:
             "The bundle is kept; check the address and the registry's log, then run it again.",
         ),
     )
+    if detail and status in _SAYS_WHAT_NEXT:
+        hint = ""
     return RegistryError(f"The registry at {registry} {problem}.{said}", hint)
 
 

@@ -7,7 +7,7 @@ zero-width letters. Each such character becomes its code point, for example `⟨
 import unicodedata
 from typing import Final
 
-__all__ = ["one_line", "visible"]
+__all__ = ["cut_at_word", "one_line", "visible"]
 
 _ACTING: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of characters that act instead of being seen."""
@@ -25,6 +25,20 @@ def one_line(text: str, limit: int) -> str:
     """Return `text` made visible and cut to `limit` characters, with an ellipsis if cut."""
     shown = visible(text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def cut_at_word(text: str, limit: int) -> str:
+    """Return `text` within `limit` characters; what is too long ends with a whole word and `…`.
+
+    A word that alone is longer is cut where it must be.
+    """
+    if len(text) <= limit:
+        return text
+    head = text[:limit]
+    if not head[-1].isspace():
+        # The last place between words that leaves room for the ellipsis.
+        head = head[: limit - 1] if " " not in head else head[: head.rindex(" ")]
+    return f"{head.rstrip()[: limit - 1]}…"
 
 
 def _shown(character: str) -> str:

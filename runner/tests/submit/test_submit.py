@@ -218,6 +218,17 @@ async def test_submit_other_answers_are_registry_errors(
         await Sending().send(bundle, registry.url)
 
 
+async def test_submit_next_step_that_the_registry_says_is_said_once(
+    bundle: Path, registry: Any
+) -> None:
+    said = "Expected another token. Ask the registry's operator."
+    registry.script["PUT"] = [status(401, {"detail": said})]
+    with pytest.raises(RegistryError) as caught:
+        await Sending().send(bundle, registry.url)
+    assert caught.value.problem.endswith(f"It said: {said}")
+    assert caught.value.hint == ""
+
+
 async def test_submit_accepted_with_a_strange_answer_is_a_registry_error(
     bundle: Path, registry: Any
 ) -> None:

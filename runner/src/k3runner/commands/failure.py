@@ -28,7 +28,7 @@ def failure_code(error: Exception) -> ExitCode:
     if isinstance(error, RunnerError):
         if isinstance(error, RefusedError):
             _say_lines(finding_lines(error.findings))
-        _say(f"{error.problem} {error.hint}")
+        _say(f"{error.problem} {error.hint}".rstrip())
         return error.exit_code
     if isinstance(error, BundleError):
         _say_lines(finding_lines(error.findings))
