@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -86,3 +87,17 @@ def test_ratio_without_interval_is_a_point() -> None:
     assert (plot.rows[0].low, plot.rows[0].high) == (None, None)
     assert "TTFT 1.250, no interval" in plot.description
     assert ratio_plot([]) is None
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [(0.97, 1.04), (0.5, 1.1), (0.8, 2.1), (0.01, 98.0), (0.3, 5.0), (1e-9, 1e9), (0.9, 40.0)],
+)
+def test_marks_of_ratios_stand_apart(lower: float, upper: float) -> None:
+    middle = math.sqrt(lower * upper)
+    plot = ratio_plot([interval(middle, lower, upper)])
+    assert plot is not None
+    places = [tick.x for tick in plot.ticks]
+    assert 2 <= len(places) <= 7
+    assert min(b - a for a, b in itertools.pairwise(places)) > 20
+    assert "1\N{MULTIPLICATION SIGN}" in {tick.text for tick in plot.ticks}

@@ -22,6 +22,9 @@ _RATIO_ROW: Final = 30
 # Equal arms must look equal, so the axis never zooms in on less than about 2 % either way.
 _LEAST_LOG_SPAN: Final = 0.02
 _WANTED_TICKS: Final = 5
+_MOST_TICKS: Final = 6
+# Up to here round numbers at equal distances stand far enough apart on an axis of logarithms.
+_NARROW_RATIO: Final = 2.5
 _METRIC_WORDS: Final = {
     "output_tokens_per_s": "throughput",
     "ttft_ms_p50": "TTFT",
@@ -163,8 +166,7 @@ def ratio_plot(intervals: Sequence[RatioInterval]) -> RatioPlot | None:
         rows=rows,
         ticks=tuple(
             Tick(_place(math.log(value), low, high), f"{value:g}\N{MULTIPLICATION SIGN}")
-            for value in _ticks(math.exp(low), math.exp(high))
-            if value > 0
+            for value in _ratio_ticks(math.exp(low), math.exp(high))
         ),
         one_x=_place(0.0, low, high),
         axis_y=axis_y,
@@ -198,3 +200,19 @@ def _ticks(low: float, high: float) -> list[float]:
     last = math.floor(high / step)
     digits = max(0, 2 - math.floor(math.log10(step)))
     return [round(number * step, digits) for number in range(first, last + 1)]
+
+
+def _ratio_ticks(low: float, high: float) -> list[float]:
+    """Round numbers inside a range of ratios, at most six, apart on an axis of logarithms."""
+    if high / low <= _NARROW_RATIO:
+        return _ticks(low, high)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    decades = range(first, last + 1)
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        found = [float(f"{digit}e{power}") for power in decades for digit in digits]
+        found = [value for value in found if low <= value <= high]
+        if len(found) <= _MOST_TICKS:
+            return found
+    step = -(-len(found) // _MOST_TICKS)
+    # So that 1, where both arms are equal, keeps its mark.
+    return [value for value in found if round(math.log10(value)) % step == 0]
