@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import jwt
 
@@ -29,6 +29,8 @@ _SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{2,4096}\.[A-Za-z0-9_-]{2,8192}\.[A-Za
 _REPOSITORY: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]{0,38})/[A-Za-z0-9_.-]{1,100}")
 _LEEWAY_S: Final = 60.0
 _LONGEST_LIFE_S: Final = 3600.0
+# The year 9999.
+_LATEST_S: Final = 253_402_300_800
 _SHOWN: Final = 200
 _KEPT: Final = 64
 _AGAIN: Final = "Ask GitHub Actions for a new token, and send it within minutes."
@@ -171,7 +173,8 @@ def _check_origin(claims: Mapping[str, Any], issuer: str, audience: str) -> None
 
 def _check_times(claims: Mapping[str, Any], now: float) -> None:
     found = [claims.get(name) for name in ("iat", "nbf", "exp")]
-    times = [float(at) for at in found if isinstance(at, int | float) and not isinstance(at, bool)]
+    # A comparison with NaN would let everything pass, and a large integer fits no float.
+    times = [float(at) for at in found if _is_time(at)]
     if len(times) != len(found):
         raise _other_claims("times iat, nbf and exp", found)
     issued, begins, ends = times
@@ -183,11 +186,19 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
     if now < max(issued, begins) - _LEEWAY_S:
         raise IdentityTokenError(
             "identity-token-not-yet",
-            f"Expected a token that works, found one that begins in {begins - now:.0f} s.",
+            f"Expected a token that works, found one that begins in "
+            f"{max(issued, begins) - now:.0f} s.",
             "Set the clocks right.",
         )
     if ends - issued > _LONGEST_LIFE_S:
         raise _other_claims("a life of an hour at most", ends - issued)
+
+
+def _is_time(value: object) -> TypeGuard[int | float]:
+    """Whether a claim is a time in seconds that a calendar could have."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value < _LATEST_S
 
 
 def _read(claims: Mapping[str, Any]) -> Workflow:
