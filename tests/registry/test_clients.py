@@ -251,7 +251,7 @@ async def test_parts_go_on_where_an_earlier_command_stopped(
 def test_submit_of_a_large_bundle_goes_in_parts(
     k3_eval: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert parts_upload.PARTS_ABOVE_BYTES == 64 * 1024 * 1024
+    assert parts_upload.PARTS_ABOVE_BYTES == 16 * 1024 * 1024
     monkeypatch.setattr(submit, "PARTS_ABOVE_BYTES", 1000)
     cut = Cut(monkeypatch)
     path, digest = bundle_file(tmp_path, "large.k3b", sealed_archive(run_id="4" * 32))

@@ -21,8 +21,8 @@ from k3runner.wording import bytes_text, plural
 
 __all__ = ["PARTS_ABOVE_BYTES", "upload_in_parts"]
 
-PARTS_ABOVE_BYTES: Final = 64 << 20
-"""Archives above this size go in parts; a registry takes no larger one in one request."""
+PARTS_ABOVE_BYTES: Final = 16 << 20
+"""Archives above this size, that of a part, go in parts, so that a cut costs one part."""
 
 _THERE: Final = 200
 _CREATED: Final = (200, 201)

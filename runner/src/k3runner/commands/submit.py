@@ -16,7 +16,7 @@ HELP: Final = f"""Send a bundle to a registry, and print the address of its page
 
 The bundle is verified here first, so a refusal costs no upload. Sending is safe to repeat: the
 registry knows a bundle by its digest and keeps one submission. A registry that is down is tried
-again for about a minute. The bundle stays where it is, whatever happens. One above 64 MiB goes in
+again for about a minute. The bundle stays where it is, whatever happens. One above 16 MiB goes in
 parts; given again, the command sends only those that are missing.
 
 Without --token-file, --github-account or --github-actions nobody stands behind the submission: it
