@@ -181,7 +181,8 @@ def variants(dims: K3Dims) -> dict[str, Callable[[str], Any]]:
                 shape.rows, shape.columns, tokens, situ, fp32_rows=shape.fp32_rows
             )
             if wide is not None:
-                found[wide.name] = partial(_compile_wide, wide, config)
+                # Of several shapes the first, since all that serve elsewhere are listed themselves.
+                found.setdefault(wide.name, partial(_compile_wide, wide, config))
     return found
 
 
