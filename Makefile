@@ -112,8 +112,13 @@ test-house: ## Test what crosses packages: architecture, documentation, contract
 
 test-unit: ## Test each package on its own.
 	$(INSTALLED)
-	$(DEV)/python -m pytest -m "not engine" bundle runner server image
-	$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m "not engine and not compiled" k3decode
+	@mkdir -p .k3eval/log
+	@echo "Beside each other: these, and k3decode in .k3eval/log/test-unit-k3decode.log."
+	@$(KERNELS)/python -m pytest -c k3decode/pyproject.toml -m "not engine and not compiled" k3decode \
+		> .k3eval/log/test-unit-k3decode.log 2>&1 & other=$$!; \
+	$(DEV)/python -m pytest -m "not engine" bundle runner server image; first=$$?; \
+	wait $$other; second=$$?; cat .k3eval/log/test-unit-k3decode.log; \
+	exit $$((first > second ? first : second))
 
 test-kernels: ## Compile some variants of every kernel for each GPU, export and load one; no GPU needed.
 	$(INSTALLED)

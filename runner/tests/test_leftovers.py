@@ -97,9 +97,10 @@ def test_b44_resume_looks_at_the_owner_before_it_reads_or_writes(
     folder = tmp_path / "run"
     (folder / "logs").mkdir(parents=True)
     (folder / "cells.jsonl").write_text("{}\n")
+    (folder / "local.json").write_text("would be refused if it were read")
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setattr("k3runner.leftovers.os.geteuid", lambda: OWN + 1)
-    with pytest.raises(MachineError, match=r"3 paths of another user in .*run, for example"):
+    with pytest.raises(MachineError, match=r"4 paths of another user in .*run, for example"):
         resume(folder, ConfigOverrides(), print)
     assert sorted(tmp_path.rglob("*")) == before
 
