@@ -27,6 +27,7 @@ from k3decode.circumstances import circumstances, typed_command
 from k3decode.cost import Cost, roofline_us
 from k3decode.hardware import gpu_named
 from k3decode.json_lines import read_json_lines
+from k3decode.needed_gpu import require_gpu
 from k3decode.op import Case, Op, Part, Trial
 from k3decode.registry import OPS, op_named
 from k3decode.replay_times import replay_times_us
@@ -195,8 +196,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         options.passed = options.checked and passed_cases(options.checked, options.commit)
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    require_gpu(parser)
     return options
 
 

@@ -23,6 +23,7 @@ import torch
 from k3decode.circumstances import circumstances, typed_command
 from k3decode.host.kernel_library import PreparedKernelError, use_library
 from k3decode.launch_memory import LaunchMemory, metered
+from k3decode.needed_gpu import require_gpu
 from k3decode.op import GROUPS, Case, Launch, Op, Part
 from k3decode.recording import RecordedCall, RecordingError, read_recording
 from k3decode.registry import OPS, op_named
@@ -158,8 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             use_library(options.kernels)
     except (ValueError, PreparedKernelError) as error:
         parser.error(str(error))
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    require_gpu(parser)
     if options.kernels is not None:
         from k3decode.host.compilation import forbid_compiler  # noqa: PLC0415
 

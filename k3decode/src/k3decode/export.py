@@ -14,7 +14,7 @@ from typing import Any
 
 from k3decode.host.inputs import ARCHITECTURES
 from k3decode.host.kernel_library import KernelKey, write_index
-from k3decode.needed_compiler import missing_compiler
+from k3decode.needed_gpu import require_compiler
 from k3decode.op import Part
 from k3decode.registry import OPS, op_named
 
@@ -91,8 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         part = Part.of(options.part)
     except ValueError as error:
         parser.error(str(error))
-    if (problem := missing_compiler()) is not None:
-        parser.error(problem)
+    require_compiler(parser)
     written = export_kernels(
         options.folder,
         ops,

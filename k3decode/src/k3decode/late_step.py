@@ -27,6 +27,7 @@ from k3decode.decode.launches import PreparedLaunch
 from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import begin_step, random_executor
 from k3decode.dims import K3Dims
+from k3decode.needed_gpu import require_gpu
 
 __all__ = ["check_late_step", "main"]
 
@@ -131,8 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, nargs="*", default=list(_BATCHES), help="its rows")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args(arguments)
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    require_gpu(parser)
     device, dims = torch.device("cuda"), shard_dims(K3Dims(), options.ranks)
     facts = circumstances(options.commit, typed_command("k3decode.late_step", arguments))
     executor = random_executor(

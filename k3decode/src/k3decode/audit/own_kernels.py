@@ -20,7 +20,7 @@ from k3decode.audit.__main__ import audit_files, own_declarations
 from k3decode.audit.declaration import Declaration
 from k3decode.audit.report import KernelReport
 from k3decode.host.inputs import ARCHITECTURES
-from k3decode.needed_compiler import missing_compiler
+from k3decode.needed_gpu import require_compiler
 from k3decode.op import Op
 from k3decode.registry import OPS, op_named
 
@@ -118,8 +118,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
         options.ops = [op_named(name) for name in options.op] or list(OPS)
     except ValueError as error:
         parser.error(str(error))
-    if (problem := missing_compiler()) is not None:
-        parser.error(problem)
+    require_compiler(parser)
     return options
 
 

@@ -22,6 +22,7 @@ from k3decode.comm.mailbox import ExchangeFailedError, Place, decode_error
 from k3decode.comm.reference import owner_columns, sendable
 from k3decode.comm.simulated import Brought, SimulatedPeers
 from k3decode.dims import K3Dims
+from k3decode.needed_gpu import require_gpu
 from k3decode.ops.exchange_latent_norm.launch import config_for as norm_config
 from k3decode.ops.exchange_latent_norm.launch import exchange_latent_norm
 from k3decode.ops.exchange_route.launch import config_for as route_config
@@ -157,8 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=3)
     parser.add_argument("--times", type=int, default=100_000, help="launches of each exchange")
     options = parser.parse_args(arguments)
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    require_gpu(parser)
     facts = circumstances(options.commit, typed_command("k3decode.comm.verify", arguments))
     device, failed = torch.device("cuda"), 0
     for make in (_sum, _gather):

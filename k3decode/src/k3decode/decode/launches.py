@@ -18,6 +18,7 @@ from k3decode.decode.layer_weights import (
     DensePart,
     KdaPart,
     ModelEnds,
+    MoePart,
     OwnMoePart,
     ReadingPoint,
 )
@@ -77,42 +78,53 @@ class StepLaunches:
         block_size = dims.attn_res_block_size
         starts_block = number % block_size == 0
         blocks = -(-number // block_size)
-        yield self._reading(
-            "before",
-            layer.before,
-            blocks=blocks,
-            added="pending" if number else None,
-            write_block=blocks if starts_block else None,
-        )
+        yield self._before(layer, experts_row, blocks, blocks if starts_block else None)
         if isinstance(layer.attention, KdaPart):
             yield from self._attention.kda(layer.attention, number)
         else:
             yield from self._attention.mla(layer.attention, number)
-        yield self._reading(
-            "after",
-            layer.after,
-            blocks=blocks + int(starts_block),
-            added="attended",
-            reset=starts_block,
-        )
+        yield self._after(layer, experts_row, blocks + int(starts_block), starts_block)
         if isinstance(layer.feed_forward, DensePart):
             yield from self._feed_forward.dense(layer.feed_forward)
-        elif isinstance(layer.feed_forward, OwnMoePart):
+        else:
+            yield from self._moe(number, layer.feed_forward, experts_row)
+
+    def _before(
+        self, layer: DecodeLayer, _experts_row: int, blocks: int, write_block: int | None
+    ) -> PreparedLaunch:
+        """AttnRes in front of attention."""
+        added = "pending" if layer.number else None
+        return self._reading(
+            "before", layer.before, blocks=blocks, added=added, write_block=write_block
+        )
+
+    def _after(
+        self, layer: DecodeLayer, _experts_row: int, blocks: int, reset: bool
+    ) -> PreparedLaunch:
+        """AttnRes behind attention."""
+        return self._reading("after", layer.after, blocks=blocks, added="attended", reset=reset)
+
+    def _moe(
+        self, number: int, part: MoePart | OwnMoePart, experts_row: int
+    ) -> Iterator[PreparedLaunch]:
+        if isinstance(part, OwnMoePart):
             raise TypeError(
                 f"layer {number}: expected weights that read router and latent projections whole, "
                 "found a rank's own rows: give the executor exchanges"
             )
-        else:
-            yield from self._feed_forward.moe(layer.feed_forward, experts_row)
+        return self._feed_forward.moe(part, experts_row)
 
     def head(self, ends: ModelEnds, *, layers: int) -> Iterator[PreparedLaunch]:
         """From the output of the last of so many layers to logits."""
         rows = self._rows
-        blocks = -(-layers // self._dims.attn_res_block_size)
-        yield self._reading("final", ends.final, blocks=blocks, added="pending")
+        yield self._final(ends.final, layers, -(-layers // self._dims.attn_res_block_size))
         yield PreparedLaunch(
             "lm_head", partial(project, rows.hidden, ends.lm_head, None, rows.vocabulary)
         )
+
+    def _final(self, point: ReadingPoint, _layers: int, blocks: int) -> PreparedLaunch:
+        """AttnRes in front of the LM head."""
+        return self._reading("final", point, blocks=blocks, added="pending")
 
     def _reading(
         self,

@@ -10,7 +10,6 @@ from functools import partial
 from torch import Tensor
 
 from k3decode.comm.mailbox import Place
-from k3decode.decode.attention_launches import AttentionLaunches
 from k3decode.decode.batches import Batch
 from k3decode.decode.buffers import DecodeState, StepBuffers
 from k3decode.decode.exchanges import RankExchanges
@@ -18,9 +17,6 @@ from k3decode.decode.feed_forward_launches import FeedForwardLaunches
 from k3decode.decode.launches import StepLaunches
 from k3decode.decode.layer_weights import (
     DecodeLayer,
-    DensePart,
-    KdaPart,
-    ModelEnds,
     MoePart,
     OwnMoePart,
     ReadingPoint,
@@ -115,58 +111,43 @@ class RankLaunches(StepLaunches):
         drawn: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         """Choose the variants of a batch; see `StepLaunches`."""
-        self._dims = dims
-        self._rows = buffers.first(batch.rows)
+        super().__init__(dims, batch, buffers, state, drawn=drawn)
         self._count = batch.rows
         self._exchanges = exchanges
-        self._attention = AttentionLaunches(dims, batch, self._rows, state)
         self._own = _OwnFeedForward(dims, batch, self._rows, drawn, exchanges)
+        # Dense layers go through it too, so the other's workspace is not kept.
+        self._feed_forward = self._own
 
-    def layer(self, layer: DecodeLayer, *, experts_row: int) -> Iterator[PreparedLaunch]:
-        """One decoder layer, whose places are those of its row in the choices of experts."""
-        dims, number = self._dims, layer.number
-        block_size = dims.attn_res_block_size
-        starts_block = number % block_size == 0
-        blocks = -(-number // block_size)
-        write_block = blocks if starts_block else None
-        if number:
-            own, place = self._output_before(number, experts_row)
-            yield self._exchange(
-                "before", layer.before, own, place, blocks=blocks, write_block=write_block
-            )
-        else:
-            yield self._reading("before", layer.before, blocks=0, added=None, write_block=0)
-        if isinstance(layer.attention, KdaPart):
-            yield from self._attention.kda(layer.attention, number)
-        else:
-            yield from self._attention.mla(layer.attention, number)
-        yield self._exchange(
-            "after",
-            layer.after,
-            self._rows.attended,
-            self._exchanges.attention.mailbox.place(experts_row, self._count),
-            blocks=blocks + int(starts_block),
-            reset=starts_block,
+    def _before(
+        self, layer: DecodeLayer, experts_row: int, blocks: int, write_block: int | None
+    ) -> PreparedLaunch:
+        if not layer.number:
+            return super()._before(layer, experts_row, blocks, write_block)
+        own, place = self._output_before(layer.number, experts_row)
+        return self._exchange(
+            "before", layer.before, own, place, blocks=blocks, write_block=write_block
         )
-        if isinstance(layer.feed_forward, DensePart):
-            yield from self._own.dense(layer.feed_forward)
-        elif isinstance(layer.feed_forward, MoePart):
+
+    def _after(
+        self, layer: DecodeLayer, experts_row: int, blocks: int, reset: bool
+    ) -> PreparedLaunch:
+        place = self._exchanges.attention.mailbox.place(experts_row, self._count)
+        own = self._rows.attended
+        return self._exchange("after", layer.after, own, place, blocks=blocks, reset=reset)
+
+    def _moe(
+        self, number: int, part: MoePart | OwnMoePart, experts_row: int
+    ) -> Iterator[PreparedLaunch]:
+        if isinstance(part, MoePart):
             raise TypeError(
                 f"layer {number}: expected weights of a rank's own rows, found some that read "
                 "router and latent projections whole: pack them with `own`"
             )
-        else:
-            yield from self._own.own_moe(layer.feed_forward, experts_row)
+        return self._own.own_moe(part, experts_row)
 
-    def head(self, ends: ModelEnds, *, layers: int) -> Iterator[PreparedLaunch]:
-        """From the output of the last of so many layers to the rank's logits."""
-        blocks = -(-layers // self._dims.attn_res_block_size)
+    def _final(self, point: ReadingPoint, layers: int, blocks: int) -> PreparedLaunch:
         own, place = self._output_before(layers, layers)
-        yield self._exchange("final", ends.final, own, place, blocks=blocks)
-        rows = self._rows
-        yield PreparedLaunch(
-            "lm_head", partial(project, rows.hidden, ends.lm_head, None, rows.vocabulary)
-        )
+        return self._exchange("final", point, own, place, blocks=blocks)
 
     def _output_before(self, number: int, experts_row: int) -> tuple[Tensor, Place]:
         """What this rank brings of the output of the layer in front of a number, and where."""

@@ -19,6 +19,7 @@ from k3decode.decode.prepared_launch import PreparedLaunch
 from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import begin_step, random_executor
 from k3decode.dims import K3Dims
+from k3decode.needed_gpu import require_gpu
 from k3decode.recording import RecordedCall, RecordingError, recorded, write_recording
 from k3decode.registry import OPS, op_named
 
@@ -97,8 +98,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
         parser.error(str(error))
     if not options.file.parent.is_dir():
         parser.error(f"expected a folder for {options.file}, found none: make it first")
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    require_gpu(parser)
     return options
 
 

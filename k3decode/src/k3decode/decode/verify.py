@@ -25,6 +25,7 @@ from k3decode.decode.layer_check import LayerCheck, Stream
 from k3decode.decode.shard import shard_dims
 from k3decode.decode.whole_check import check_whole
 from k3decode.dims import K3Dims
+from k3decode.needed_gpu import require_gpu
 
 __all__ = ["main"]
 
@@ -85,8 +86,7 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--peers", action="store_true", help="whole graphs of a rank with peers")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
+    require_gpu(parser)
     return options
 
 

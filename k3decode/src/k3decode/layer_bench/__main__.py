@@ -36,7 +36,7 @@ from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import per_layer_us
 from k3decode.layer_bench.stacks import STACKS, stack_dims
 from k3decode.layer_bench.timeline import profile_replays, shares
-from k3decode.needed_compiler import missing_compiler
+from k3decode.needed_gpu import require_compiler, require_gpu
 from k3decode.replay_times import event_time_us, replay_times_us
 from k3decode.turns import Turns
 
@@ -224,10 +224,8 @@ def _options(arguments: Sequence[str] | None) -> Any:
     options = parser.parse_args(arguments)
     if (options.draw == "trace") != (options.trace is not None):
         parser.error("expected --draw trace with --trace FILE, found one without the other")
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
-    if (problem := missing_compiler()) is not None:
-        parser.error(problem)
+    require_gpu(parser)
+    require_compiler(parser)
     if options.depths[0] <= options.depths[1] or options.depths[1] < 1:
         parser.error(f"expected a deep and a shallow stack, found {options.depths}")
     return options

@@ -38,7 +38,7 @@ from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
 from k3decode.layer_bench.pairs import median_interval
 from k3decode.layer_bench.ratio import Rounds, ratio_of_rounds
 from k3decode.layer_bench.sides import OurStack, Side, StockChild
-from k3decode.needed_compiler import missing_compiler
+from k3decode.needed_gpu import require_compiler, require_gpu
 from k3decode.replay_times import replay_times_us
 
 if TYPE_CHECKING:
@@ -280,10 +280,8 @@ def _options(arguments: Sequence[str] | None) -> Any:
     )
     parser.add_argument("--attention", action="store_true", help="MLA attention alone, too")
     options = parser.parse_args(arguments)
-    if not torch.cuda.is_available():
-        parser.error("expected a CUDA device, found none: kernels run on a GPU only")
-    if (problem := missing_compiler()) is not None:
-        parser.error(problem)
+    require_gpu(parser)
+    require_compiler(parser)
     if options.depths[0] <= options.depths[1] or options.depths[1] < 1:
         parser.error(f"expected a deep and a shallow stack, found {options.depths}")
     return options

@@ -11,7 +11,7 @@ from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
 from k3decode.ops.attn_res.config import VECTOR_WIDTH, AttnResConfig
 
-__all__ = ["attn_res", "compile_variant", "variants"]
+__all__ = ["attn_res", "check_blocks", "check_weights", "compile_variant", "variants"]
 
 
 def attn_res(  # noqa: PLR0917
@@ -57,10 +57,8 @@ def attn_res(  # noqa: PLR0917
     )
     check = InputCheck("attn_res")
     _check_rows(check, {"out": out, "prefix": prefix, "pending": pending})
-    _check_blocks(check, blocks, out, num_blocks=num_blocks, write_block=write_block)
-    check.tensor("direction", direction, dtype=torch.float32, shape=[width], dense_from=0)
-    if output_norm is not None:
-        check.tensor("output_norm", output_norm, dtype=out.dtype, shape=[width], dense_from=0)
+    check_blocks(check, blocks, out, num_blocks=num_blocks, write_block=write_block)
+    check_weights(check, direction, output_norm, out)
     check.require(
         pending is not None or not reset, "reset: expected a pending branch output, found None"
     )
@@ -96,9 +94,10 @@ def _check_rows(check: InputCheck, rows: Mapping[str, Tensor | None]) -> None:
             )
 
 
-def _check_blocks(
+def check_blocks(
     check: InputCheck, blocks: Tensor, out: Tensor, *, num_blocks: int, write_block: int | None
 ) -> None:
+    """Check a block store against the output [M, D] and the blocks of a call."""
     check.tensor(
         "blocks",
         blocks,
@@ -115,6 +114,16 @@ def _check_blocks(
         write_block is None or num_blocks <= write_block < store,
         f"write_block: expected None or {num_blocks} to {store - 1}, found {write_block}",
     )
+
+
+def check_weights(
+    check: InputCheck, direction: Tensor, output_norm: Tensor | None, out: Tensor
+) -> None:
+    """Check the weights of a reading point against the output [M, D]."""
+    shape = list(out.shape[-1:])
+    check.tensor("direction", direction, dtype=torch.float32, shape=shape, dense_from=0)
+    if output_norm is not None:
+        check.tensor("output_norm", output_norm, dtype=out.dtype, shape=shape, dense_from=0)
 
 
 @cache

@@ -11,6 +11,7 @@ from k3decode.comm.place_check import check_place
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import InputCheck
 from k3decode.ops.attn_res.config import VECTOR_WIDTH
+from k3decode.ops.attn_res.launch import check_blocks, check_weights
 from k3decode.ops.exchange_attn_res.config import ExchangeAttnResConfig
 
 __all__ = ["GATHER_KIND", "SUM_KIND", "compile_variant", "exchange_attn_res", "variants"]
@@ -58,8 +59,8 @@ def exchange_attn_res(  # noqa: PLR0917
     """
     check = InputCheck("exchange_attn_res")
     _check_rows(check, prefix, own, out, place)
-    _check_blocks(check, blocks, out, num_blocks=num_blocks, write_block=write_block)
-    _check_weights(check, direction, output_norm, out)
+    check_blocks(check, blocks, out, num_blocks=num_blocks, write_block=write_block)
+    check_weights(check, direction, output_norm, out)
     architecture = check.finish()
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
@@ -100,15 +101,6 @@ def _gathers(place: Place) -> bool:
     return bool(place.words.shape[0] == 1)
 
 
-def _check_weights(
-    check: InputCheck, direction: Tensor, output_norm: Tensor | None, out: Tensor
-) -> None:
-    shape = list(out.shape[-1:])
-    check.tensor("direction", direction, dtype=torch.float32, shape=shape, dense_from=0)
-    if output_norm is not None:
-        check.tensor("output_norm", output_norm, dtype=out.dtype, shape=shape, dense_from=0)
-
-
 def _check_rows(check: InputCheck, prefix: Tensor, own: Tensor, out: Tensor, place: Place) -> None:
     rows, width = (out.shape[0], out.shape[1]) if out.ndim == 2 else (0, 0)  # noqa: PLR2004
     check.rows(rows)
@@ -117,27 +109,6 @@ def _check_rows(check: InputCheck, prefix: Tensor, own: Tensor, out: Tensor, pla
     shapes = {"out": [rows, width], "prefix": [rows, width], "own": [rows, own_width]}
     for (name, shape), tensor in zip(shapes.items(), (out, prefix, own), strict=True):
         check.tensor(name, tensor, dtype=torch.bfloat16, shape=shape, stride_multiple=VECTOR_WIDTH)
-
-
-def _check_blocks(
-    check: InputCheck, blocks: Tensor, out: Tensor, *, num_blocks: int, write_block: int | None
-) -> None:
-    check.tensor(
-        "blocks",
-        blocks,
-        dtype=torch.bfloat16,
-        shape=[None, *out.shape],
-        dense_from=2,
-        stride_multiple=VECTOR_WIDTH,
-    )
-    store = blocks.shape[0] if blocks.ndim else 0
-    check.require(
-        0 <= num_blocks <= store, f"num_blocks: expected 0 to {store}, found {num_blocks}"
-    )
-    check.require(
-        write_block is None or num_blocks <= write_block < store,
-        f"write_block: expected None or {num_blocks} to {store - 1}, found {write_block}",
-    )
 
 
 @cache
