@@ -30,5 +30,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "others[j] > mine",
         "others[j] >= mine",
     ),
-    Mutant("router", "more_candidates_than_room", "if total <= _CANDIDATES:", "if total >= 0:"),
+    Mutant(
+        "router",
+        "candidate_with_the_least_score_left_out",
+        "if keys[j] >= least and place < _CANDIDATES:",
+        "if keys[j] > least and place < _CANDIDATES:",
+    ),
 )
