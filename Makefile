@@ -79,9 +79,10 @@ lint: ## Check style and format of Python, shell and YAML files.
 	$(INSTALLED)
 	$(DEV)/ruff check .
 	$(DEV)/ruff format --check .
-	$(DEV)/shellcheck .ci/run image/clean-base.sh
+	$(DEV)/shellcheck .ci/run image/clean-base.sh image/examples/slurm.sbatch
 	$(DEV)/hadolint image/Dockerfile
-	$(DEV)/yamllint --strict compose.yaml
+	$(DEV)/yamllint --strict compose.yaml image/examples/kubernetes.yaml \
+		image/examples/kubernetes-several-nodes.yaml
 
 format: ## Rewrite Python files in the one format, and fix what can be fixed safely.
 	$(INSTALLED)
@@ -155,9 +156,9 @@ image: ## Build one image (FLAVOUR=cpu, gpu, registry, store, database) from the
 	@$(INSTALL) uv
 	@$(IMAGE) build --flavour "$(FLAVOUR)" --python .k3eval/env/uv/bin/python
 
-image-check: ## Build the cpu image twice from nothing, compare, run the smoke tier inside, verify.
+image-check: ## Build FLAVOUR twice from nothing, compare; the cpu flavour is also run inside and verified.
 	@$(INSTALL) uv
-	@$(IMAGE) check --python .k3eval/env/uv/bin/python
+	@$(IMAGE) check --flavour "$(FLAVOUR)" --python .k3eval/env/uv/bin/python
 
 image-run: ## Run the image that was built: read-only, without a network, results to RESULTS.
 	@$(IMAGE) run --flavour "$(FLAVOUR)" --results "$(RESULTS)" $(if $(MODEL),--model "$(MODEL)") \

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -88,11 +89,14 @@ def lacking(
     *,
     results: Path = RESULTS,
     devices: Path = Path("/dev"),
+    is_mounted: Callable[[Path], bool] = os.path.ismount,
 ) -> str | None:
     """What this container lacks for an evaluation, with the remedy; None when it lacks nothing."""
     named = {word.split("=")[0] for word in arguments}
-    if "--runs" not in named and (problem := _results_problem(results)) is not None:
-        return problem
+    if "--runs" not in named:
+        problem = _results_problem(results, is_mounted=is_mounted(results))
+        if problem is not None:
+            return problem
     if "--engine-url" in named:
         return None
     if flavour == "gpu" and not any(devices.glob("nvidia[0-9]*")):
@@ -105,7 +109,7 @@ def lacking(
     return None
 
 
-def _results_problem(results: Path) -> str | None:
+def _results_problem(results: Path, *, is_mounted: bool) -> str | None:
     mount = 'Mount a folder that you may write to: -v "$PWD/results:/results"'
     owner = f' --user "$(id -u):$(id -g)"; this is user {os.getuid()}.'
     try:
@@ -119,6 +123,8 @@ def _results_problem(results: Path) -> str | None:
         return f"Nothing can be written to {results}. {mount}{owner}"
     except OSError as error:
         return f"Nothing can be written to {results}: {error.strerror}. {mount}{owner}"
+    if not is_mounted:
+        return f"Nothing is mounted at {results}: all would go with the container. {mount}{owner}"
     if free < LEAST_FREE_BYTES:
         return (
             f"The disk of {results} is full: {free >> 20} MiB are free and "

@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -35,6 +36,7 @@ for path in sys.stdin.read().splitlines():
 def main() -> None:
     """Make everything of the flavour that the build arguments name."""
     os.umask(0o022)
+    start_with_other_clock()
     flavour = json.loads((WHEELS / "flavour.json").read_text())
     MADE.mkdir()
     os.environ |= {"HOME": str(MADE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -54,11 +56,25 @@ def main() -> None:
         "inputs_sha256": os.environ["INPUTS_SHA256"],
         "created_epoch_s": int(os.environ["SOURCE_DATE_EPOCH"]),
     }
+    shutil.copyfile(WHEELS / "sbom.spdx.json", TOP / "sbom.spdx.json")
     (TOP / "image.json").write_text(json.dumps(describe, indent=1, sort_keys=True) + "\n")
     for folder in (SOURCE, MADE, TOP / "builder"):
         shutil.rmtree(folder)
     if closed := closed_paths(Path("/")):
         sys.exit(f"not everybody can read {', '.join(closed[:3])}, so the tree has no digest")
+
+
+def start_with_other_clock() -> None:
+    """Start again under a clock that is ahead, when a build is to show that it leaves no trace."""
+    told = WHEELS / "clock" / "clock.json"
+    if not told.is_file():
+        return
+    asked = json.loads(told.read_text())
+    if "LD_PRELOAD" not in os.environ:
+        os.environ |= asked["environment"]
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    if time.time() < asked["not_before"]:
+        sys.exit("the clock of the build was not moved, so nothing is shown about it")
 
 
 def closed_paths(root: Path) -> list[str]:

@@ -39,7 +39,7 @@ LOCAL_ADDRESSES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # Beside examples: publishers of standards, and the forge that the registry talks to.
 ALLOWED_HOSTS = re.compile(
     r"^(in-toto\.io|json-schema\.org|spec\.commonmark\.org|www\.w3\.org|www\.apache\.org|"
-    r"spdx\.org|(.+\.)?github\.com|(.+\.)?githubusercontent\.com|"
+    r"spdx\.org|slsa\.dev|(.+\.)?github\.com|(.+\.)?githubusercontent\.com|"
     r"(.+\.)?example(\.com|\.org|\.net)?|.+\.(test|invalid))$"
 )
 TEXT_SUFFIXES = frozenset(

@@ -1,9 +1,11 @@
 """Small images for the tests."""
 
+import importlib.util
 import io
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,6 +19,17 @@ MakeLayout = Callable[..., Path]
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture
+def install(root: Path) -> ModuleType:
+    """What runs inside a build."""
+    spec = importlib.util.spec_from_file_location("install", root / "image" / "install.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def write_tar(path: Path, files: Mapping[str, bytes], *, mode: int = 0o644, mtime: int = 1) -> None:

@@ -55,7 +55,13 @@ def test_a_run_without_a_change_is_about_the_image_s_commit(entry: ModuleType) -
     assert entry.with_change(own, "b" * 40) == own
 
 
-def _lacking(entry: ModuleType, tmp_path: Path, *arguments: str, flavour: str = "cpu") -> str:
+def _lacking(
+    entry: ModuleType,
+    tmp_path: Path,
+    *arguments: str,
+    flavour: str = "cpu",
+    mounted: bool = True,
+) -> str:
     model = tmp_path / "model"
     found = entry.lacking(
         flavour,
@@ -63,6 +69,7 @@ def _lacking(entry: ModuleType, tmp_path: Path, *arguments: str, flavour: str = 
         str(model),
         results=tmp_path / "results",
         devices=tmp_path / "dev",
+        is_mounted=lambda _: mounted,
     )
     return str(found)
 
@@ -80,6 +87,20 @@ def test_a_missing_mount_is_a_sentence(entry: ModuleType, tmp_path: Path) -> Non
     said = _lacking(entry, tmp_path, "--tier", "smoke")
     assert said.startswith(f"There is no {tmp_path}/results. Mount a folder")
     assert "-v " in said
+
+
+def test_results_that_would_go_with_the_container_are_a_sentence(
+    entry: ModuleType, tmp_path: Path
+) -> None:
+    for name in ("results", "model"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "model" / "config.json").touch()
+    said = _lacking(entry, tmp_path, "--tier", "smoke", mounted=False)
+    assert said.startswith(f"Nothing is mounted at {tmp_path}/results: all would go with the")
+    assert "-v " in said
+    assert _lacking(entry, tmp_path, "--runs", "/elsewhere", mounted=False) == "None"
+    # What decides by itself knows a folder from a mount.
+    assert entry.lacking("cpu", [], str(tmp_path / "model"), results=tmp_path / "results") == said
 
 
 def test_a_folder_of_another_user_is_a_sentence(

@@ -86,7 +86,10 @@ def _lock(tmp_path: Path, wheel: bytes = b"wheel", condition: str = "") -> Path:
 
 def test_a_changed_wheel_is_refused_by_name(tmp_path: Path) -> None:
     pins = read_pins(_lock(tmp_path).read_text())
-    wheel = check_wheels(pins, tmp_path / "wheels")["some-thing"]
+    (found,) = check_wheels(pins, tmp_path / "wheels")
+    assert (found.name, found.version) == ("some-thing", "1.0+cpu")
+    assert found.sha256 == digest_of(found.path)
+    wheel = found.path
     wheel.write_bytes(b"other")
     with pytest.raises(ImageError, match=r"The input wheel some-thing 1\.0\+cpu is not one that"):
         check_wheels(pins, tmp_path / "wheels")
@@ -99,7 +102,7 @@ def test_a_wheel_for_other_machines_may_be_missing(tmp_path: Path) -> None:
     lock = _lock(tmp_path, condition=" ; sys_platform == 'win32'")
     for path in (tmp_path / "wheels").iterdir():
         path.unlink()
-    assert check_wheels(read_pins(lock.read_text()), tmp_path / "wheels") == {}
+    assert check_wheels(read_pins(lock.read_text()), tmp_path / "wheels") == ()
 
 
 def test_a_changed_lock_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:

@@ -1,20 +1,7 @@
 """What the build takes away, and what it refuses."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
-
-import pytest
-
-
-@pytest.fixture
-def install(root: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("install", root / "image" / "install.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_what_the_installer_notes_of_files_is_taken_away(

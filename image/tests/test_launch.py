@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from k3image.build import host_architecture
 from k3image.engine import Store
+from k3image.fetched import host_architecture
 from k3image.launch import Launch, container_command, launch
 from k3image.problem import ImageError
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from k3runner import sealed_tree
 from k3runner.image_tree import IMAGE_MARK, read_image_tree
 from k3runner.sealed_tree import (
     Entry,
@@ -155,3 +156,39 @@ def test_a_file_that_cannot_be_read_leaves_no_digest(
     found = read_image_tree("sha256:" + "0" * 64, root=image, mounts=_mounts(tmp_path))
     assert found.sha256 is None
     assert "cannot be read as this user" in found.remarks[0]
+
+
+def test_a_large_tree_is_read_by_processes_and_has_the_same_digest(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (image / "usr/lib/a name\nof two lines \udcff").write_text("odd")
+    (image / "usr/lib/large").write_bytes(bytes(3 << 20))
+    alone = read_tree(image)
+    monkeypatch.setattr(sealed_tree, "_FILES_ALONE", 0)
+    monkeypatch.setattr(sealed_tree, "_digest", lambda _: None)
+    assert read_tree(image) == alone
+
+
+def test_a_file_that_another_process_cannot_read_is_named(
+    image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed_tree, "_FILES_ALONE", 0)
+    read = sealed_tree._read_apart
+
+    def take_away(root: Path, paths: list[str]) -> dict[str, str | None]:
+        (image / "usr/lib/engine.py").unlink(missing_ok=True)
+        return read(root, paths)
+
+    monkeypatch.setattr(sealed_tree, "_read_apart", take_away)
+    with pytest.raises(UnreadableTreeError, match=r"1 of its paths .* /usr/lib/engine\.py"):
+        read_tree(image)
+
+
+def test_a_process_that_ends_early_leaves_no_digest(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed_tree, "_FILES_ALONE", 0)
+    monkeypatch.setattr("k3runner.sealed_tree.sys.executable", "/bin/true")
+    found = read_image_tree(None, root=image, mounts=_mounts(tmp_path))
+    assert found.sha256 is None
+    assert "The file tree of the image has no digest" in found.remarks[-1]

@@ -36,27 +36,52 @@ def engine(folder: Path, names: tuple[str, ...]) -> Path:
 @pytest.mark.parametrize(
     ("own", "installed", "said"),
     [
-        (("fast/a.py", "fast/b.py"), ("vllm/c.py",), "brings 2 files of its own, and none of an"),
+        (
+            ("fast/a.py", "fast/b.py"),
+            ("vllm/c.py",),
+            ["The candidate brings 2 files of its own, and none of an installed name."],
+        ),
         (
             ("fast/a.py", "vllm/v1/core/sched/scheduler.py"),
             ("vllm/v1/core/sched/scheduler.py", "vllm/c.py"),
-            "brings 2 files of its own, of which 1 comes before installed ones: "
-            "vllm/v1/core/sched/scheduler.py.",
+            [
+                "The candidate brings 2 files of its own, of which 1 comes before installed ones "
+                "and 1 of these differs.",
+                "The candidate's own, unlike what is installed: vllm/v1/core/sched/scheduler.py.",
+            ],
         ),
         (
-            tuple(f"vllm/{n}.py" for n in range(10)),
-            tuple(f"vllm/{n}.py" for n in range(10)),
-            "of which 10 come before installed ones: vllm/0.py",
+            ("vllm/a.py", "vllm/b.py"),
+            ("vllm/a.py", "vllm/b.py"),
+            [
+                "The candidate brings 2 files of its own, of which 2 come before installed ones "
+                "and 2 of these differ.",
+                "The candidate's own, unlike what is installed: vllm/a.py, vllm/b.py.",
+            ],
         ),
     ],
 )
 def test_files_in_the_place_of_installed_ones_are_named(
-    own: tuple[str, ...], installed: tuple[str, ...], said: str, tmp_path: Path
+    own: tuple[str, ...], installed: tuple[str, ...], said: list[str], tmp_path: Path
 ) -> None:
-    (sentence,) = shadow_remarks(arms_with(tmp_path, own), engine(tmp_path, installed))
-    assert sentence.startswith("The candidate brings")
-    assert said in sentence
-    assert sentence.endswith("and 2 more.") == (len(own) == 10)
+    found = shadow_remarks(arms_with(tmp_path, own), engine(tmp_path, installed))
+    assert list(found) == said
+
+
+def test_a_file_that_is_the_same_is_not_called_different(tmp_path: Path) -> None:
+    arms, python = arms_with(tmp_path, ("vllm/a.py",)), engine(tmp_path, ("vllm/a.py",))
+    (tmp_path / "env/lib/python3.11/site-packages/vllm/a.py").write_text("x = 1\n")
+    (sentence,) = shadow_remarks(arms, python)
+    assert sentence.endswith("1 comes before installed ones, with the same content.")
+
+
+def test_every_differing_file_is_named_however_many(tmp_path: Path) -> None:
+    names = tuple(f"vllm/a_rather_long_folder_name/module_{n:03}.py" for n in range(100))
+    first, *lists = shadow_remarks(arms_with(tmp_path, names), engine(tmp_path, names))
+    assert "and 100 of these differ." in first
+    assert len(lists) > 1
+    assert all(len(line) <= 2000 for line in lists)
+    assert [name for name in names if not any(name in line for line in lists)] == []
 
 
 def test_arms_of_what_is_installed_say_nothing(tmp_path: Path) -> None:

@@ -1,39 +1,23 @@
 """Builds one image from one commit and the pinned inputs."""
 
-import platform
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from k3image.debian import fetch_packages, make_base
+from k3image.debian import make_base
 from k3image.engine import Store, find_builder
-from k3image.inputs import ARCHITECTURES, Flavour, Inputs
+from k3image.fetched import Fetched
 from k3image.layout import write_base
-from k3image.problem import ImageError
+from k3image.materials import bill_of_materials
+from k3image.room import require_room
 from k3image.source import Source, export_source
-from k3image.wheels import fetch_lock, wheel_folder
+from k3image.surroundings import Clock, lay_out_clock
+from k3image.wheels import wheel_folder
 
-__all__ = ["Built", "Fetched", "build", "fetch", "host_architecture", "image_name"]
+__all__ = ["Built", "Say", "build", "image_annotations", "image_name"]
 
 Say = Callable[[str], None]
-_OTHERWISE: Final = {"requirements/engine.txt": "requirements/engine-pypi.txt"}
-"""Lock -> the one that is taken where no source offers the CPU build of torch."""
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """All inputs of a build, on this machine and checked."""
-
-    inputs: Inputs
-    flavour: Flavour
-    architecture: str
-    """The image format's name of it."""
-    debs: Path
-    wheels: tuple[Path, ...]
-    locks: dict[str, str]
-    """Environment -> lock, as chosen."""
 
 
 @dataclass(frozen=True)
@@ -46,65 +30,20 @@ class Built:
     base_digest: str
 
 
-def host_architecture() -> str:
-    """The image format's name of this machine's architecture.
-
-    Raises:
-        ImageError: No image is made for it.
-    """
-    machine = platform.machine()
-    for name, kernel in ARCHITECTURES.items():
-        if kernel == machine:
-            return name
-    raise ImageError(
-        f"This machine is {machine}, and images are made for {', '.join(ARCHITECTURES.values())}.",
-        "use a machine of one of these.",
-    )
-
-
 def image_name(flavour: str) -> str:
     """Name of an image in a store."""
     return f"localhost/k3-eval:{flavour}"
 
 
-def fetch(inputs: Inputs, name: str, root: Path, python: Path, cache: Path) -> Fetched:
-    """Have every input of a flavour on this machine.
-
-    Raises:
-        ImageError: The flavour is not made for this machine, or an input is not the pinned one.
-    """
-    flavour, architecture = inputs.flavour(name), host_architecture()
-    if architecture not in flavour.architectures:
-        raise ImageError(
-            f"The flavour {name} is made for {', '.join(flavour.architectures)}, and this machine "
-            f"is {architecture}.",
-            "build it on such a machine.",
-        )
-    packages = inputs.packages_of(flavour.packages, architecture)
-    fetch_packages(packages, cache / "debian")
-    pinned = {lock.file: lock.sha256 for lock in inputs.locks}
-    machine = ARCHITECTURES[architecture]
-    chosen, folders = {}, []
-
-    def take(file: str) -> None:
-        folders.append(fetch_lock(root / file, pinned[file], python, cache / "wheels"))
-
-    for environment, template in flavour.environments.items():
-        file = template.format(machine=machine)
-        try:
-            take(file)
-        except ImageError as problem:
-            if file not in _OTHERWISE or "No matching distribution" not in str(problem):
-                raise
-            file = _OTHERWISE[file]
-            take(file)
-        chosen[environment] = file
-    for file in inputs.build_locks:
-        take(file)
-    return Fetched(inputs, flavour, architecture, cache / "debian", tuple(folders), chosen)
-
-
-def build(fetched: Fetched, source: Source, store: Store, folder: Path, say: Say) -> Built:
+def build(
+    fetched: Fetched,
+    source: Source,
+    store: Store,
+    folder: Path,
+    say: Say,
+    *,
+    clock: Clock | None = None,
+) -> Built:
     """Build from nothing but the inputs.
 
     Args:
@@ -113,20 +52,21 @@ def build(fetched: Fetched, source: Source, store: Store, folder: Path, say: Say
         store: Where the image goes.
         folder: Work folder; removed and made again.
         say: Told what is done.
+        clock: A clock that is ahead, for what the build starts; None: the machine's.
 
     Raises:
-        ImageError: A step fails.
+        ImageError: A step fails, or the disk has no room.
     """
     inputs, flavour = fetched.inputs, fetched.flavour
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    base = _base(fetched, source, folder)
+    require_room(folder, flavour.name)
+    base = _base(fetched, source, folder, clock)
     say(
         f"base {base} of {len(inputs.packages_of(flavour.packages, fetched.architecture))} packages"
     )
     export_source(source, folder / "context")
-    wheel_folder(inputs, flavour, fetched.locks, list(fetched.wheels), folder / "wheels")
-    builder = find_builder()
+    _lay_out_wheels(fetched, source, folder / "wheels", clock)
     local = "localhost/k3-eval-base"
     # Not the builder's own pull: it makes a name of the folder, and not every folder makes one.
     store.run(
@@ -135,17 +75,21 @@ def build(fetched: Fetched, source: Source, store: Store, folder: Path, say: Say
     )
     arguments = {
         "BASE": f"{local}@{base}",
+        "BASE_DIGEST": base,
         "SOURCE_DATE_EPOCH": str(source.epoch),
+        "CREATED": source.created,
         "FLAVOUR": flavour.name,
         "ARCHITECTURE": fetched.architecture,
         "COMMIT": source.commit,
         "INPUTS_SHA256": inputs.sha256,
     }
+    builder = find_builder()
     store.run(
         *(builder, "build", "--quiet", "--no-cache", "--format", "oci", "--network", "none"),
         *(("--isolation", "oci") if builder == "buildah" else ()),
         *("--timestamp", str(source.epoch), "--build-context", f"wheels={folder}/wheels"),
-        *(word for one in arguments.items() for word in ("--build-arg", "=".join(one))),
+        *_pairs("--build-arg", arguments),
+        *_pairs("--annotation", image_annotations(flavour.name, source, base)),
         *("--file", f"{folder}/context/image/Dockerfile", "--tag", image_name(flavour.name)),
         str(folder / "context"),
         quiet=True,
@@ -156,7 +100,31 @@ def build(fetched: Fetched, source: Source, store: Store, folder: Path, say: Say
     return Built(image_name(flavour.name), digest.splitlines()[0], base)
 
 
-def _base(fetched: Fetched, source: Source, folder: Path) -> str:
+def _pairs(flag: str, values: dict[str, str]) -> list[str]:
+    return [word for pair in values.items() for word in (flag, "=".join(pair))]
+
+
+def _lay_out_wheels(fetched: Fetched, source: Source, folder: Path, clock: Clock | None) -> None:
+    """What the build mounts: wheels, the bill of materials, and the clock."""
+    locks = list(fetched.wheels.values())
+    wheel_folder(fetched.inputs, fetched.flavour, fetched.locks, locks, folder)
+    (folder / "sbom.spdx.json").write_text(bill_of_materials(fetched, source))
+    if clock is not None:
+        lay_out_clock(clock, folder / "clock")
+
+
+def image_annotations(flavour: str, source: Source, base: str) -> dict[str, str]:
+    """What a manifest says of its image, beside the labels of the Dockerfile. Pure."""
+    prefix = "org.opencontainers.image."
+    return {
+        f"{prefix}title": f"k3-eval {flavour}",
+        f"{prefix}revision": source.commit,
+        f"{prefix}created": source.created,
+        f"{prefix}base.digest": base,
+    }
+
+
+def _base(fetched: Fetched, source: Source, folder: Path, clock: Clock | None) -> str:
     inputs = fetched.inputs
     packages = inputs.packages_of(fetched.flavour.packages, fetched.architecture)
     layer = folder / "base.tar"
@@ -167,6 +135,7 @@ def _base(fetched: Fetched, source: Source, folder: Path) -> str:
         suite=inputs.suite,
         architecture=fetched.architecture,
         epoch=source.epoch,
+        clock=clock,
     )
     return write_base(
         layer,

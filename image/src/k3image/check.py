@@ -1,23 +1,28 @@
-"""`make image-check`: two builds from nothing, one digest; a smoke run inside, verified."""
+"""`make image-check`: two builds from nothing, one digest; a run inside, verified."""
 
 import json
-import os
 import shutil
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from k3image.build import Built, Fetched, Say, build, image_name
+from k3image.apart import Apart, Asked, start_apart, store_folder
+from k3image.build import Built, Say, image_name
 from k3image.compare import compare_images
 from k3image.engine import Store, open_store
-from k3image.launch import Launch, launch
-from k3image.layout import read_image
+from k3image.fetched import host_architecture
+from k3image.launch import Launch, container_command, launch, prepare_results
+from k3image.mistakes import make_mistakes
 from k3image.problem import EXIT_DIFFERENT, ImageError
+from k3image.room import require_room
 from k3image.source import Source
-from k3image.tree import image_entries, image_tree_sha256
+from k3image.surroundings import ORDINARY, OTHER
+from k3runner.sealed_tree import read_tree, tree_sha256
 
-__all__ = ["check", "export"]
+__all__ = ["check", "export", "remove_stores"]
 
+_RUNS: Final = "cpu"
+"""The flavour that a machine without a GPU can run."""
 _USER: Final = 10001
 # Read by the referee's own Python, from a bundle that `k3-eval verify` found sound before.
 _READ_IMAGE: Final = """
@@ -30,56 +35,70 @@ Path(sys.argv[2]).write_text(records.subject.image.model_dump_json())
 """
 
 
-def check(fetched: Fetched, source: Source, folder: Path, say: Say) -> None:
+def check(asked: Asked, source: Source, say: Say, *, beside: bool) -> None:
     """Build twice, compare, run, verify.
 
     Args:
-        fetched: The inputs of the cpu flavour.
+        asked: What is built, and where; the work folder is removed when all is well.
         source: The commit.
-        folder: Work folder; removed when all is well.
         say: Told what is done.
+        beside: Whether the two builds run at the same time.
 
     Raises:
         ImageError: A step fails, or what should be equal is not.
     """
+    folder = asked.folder
+    remove_stores(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    stores = [open_store(folder / f"store-{number}") for number in (1, 2)]
+    require_room(folder, asked.flavour, builds=2)
     try:
-        built = [_build(fetched, source, store, folder, say) for store in stores]
+        built = _build_twice(asked, source, beside=beside)
+        stores = [open_store(store_folder(folder, one.name)) for one in (ORDINARY, OTHER)]
         if built[0].digest != built[1].digest:
-            raise _different(stores, fetched.flavour.name, folder)
+            raise _different(stores, asked.flavour, folder)
         say(f"two builds from nothing, one digest: {built[0].digest}")
         stores[0].remove()
-        layout = export(stores[1], fetched.flavour.name, folder / "layout")
-        tree = image_tree_sha256(image_entries(read_image(layout)))
+        tree = _tree_of(stores[1], built[1])
         say(f"sealed file tree: {tree}")
-        shutil.rmtree(layout)
-        _smoke(fetched, built[1], stores[1], tree=tree, say=say)
+        if asked.flavour != _RUNS:
+            return
+        say(f"{make_mistakes(stores[1], built[1].name)} mistakes end in a sentence each")
+        _smoke(built[1], stores[1], tree=tree, say=say)
+        # Kept after a failure: it says why.
+        shutil.rmtree(folder / "results")
     finally:
-        for store in stores:
-            store.remove()
-    shutil.rmtree(folder, ignore_errors=True)
+        remove_stores(folder)
 
 
-def _build(fetched: Fetched, source: Source, store: Store, folder: Path, say: Say) -> Built:
-    started = time.monotonic()
-    # Another place, umask, time zone and language each time: none of them may be in the image.
-    second = store.folder.name.endswith("2")
-    before = os.umask(0o077 if second else 0o022)
-    kept = {name: os.environ.get(name) for name in ("LC_ALL", "TZ")}
-    os.environ |= {"LC_ALL": "C", "TZ": "UTC-13"} if second else {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
-    place = folder / ("another place" if second else "one").replace(" ", "-")
+def remove_stores(folder: Path) -> None:
+    """Remove the stores of both builds, whatever is left of them."""
+    for around in (ORDINARY, OTHER):
+        if (place := store_folder(folder, around.name)).is_dir():
+            open_store(place).remove()
+
+
+def _build_twice(asked: Asked, source: Source, *, beside: bool) -> list[Built]:
+    running: list[Apart] = []
+    built: list[Built] = []
     try:
-        built = build(fetched, source, store, place, say)
+        for around in (ORDINARY, OTHER):
+            one = replace(asked, name=around.name, days_ahead=around.days_ahead)
+            running.append(start_apart(one, around, source))
+            if not beside:
+                built.append(running[-1].wait())
+        return built if not beside else [one.wait() for one in running]
     finally:
-        os.umask(before)
-        for name, value in kept.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-        shutil.rmtree(place, ignore_errors=True)
-    say(f"built {built.digest} in {time.monotonic() - started:.0f} s")
-    return built
+        for one_running in running:
+            one_running.stop()
+
+
+def _tree_of(store: Store, built: Built) -> str:
+    """Digest of the sealed tree, read from where the store has the image's files."""
+    root = Path(store.run("podman", "image", "mount", built.name))
+    try:
+        return tree_sha256(read_tree(root))
+    finally:
+        store.run("podman", "image", "unmount", built.name)
 
 
 def export(store: Store, flavour: str, target: Path) -> Path:
@@ -110,28 +129,31 @@ def _different(stores: list[Store], flavour: str, folder: Path) -> ImageError:
     )
 
 
-def _smoke(fetched: Fetched, built: Built, store: Store, *, tree: str, say: Say) -> None:
+def _smoke(built: Built, store: Store, *, tree: str, say: Say) -> None:
     results = store.folder.parent / "results"
+    asked = Launch(
+        image=built.name,
+        digest=built.digest,
+        architecture=host_architecture(),
+        results=results,
+        uid=_USER,
+        gid=_USER,
+        arguments=(),
+    )
 
     def run(*arguments: str, entrypoint: str | None = None) -> int:
-        return launch(
-            store,
-            Launch(
-                image=built.name,
-                digest=built.digest,
-                architecture=fetched.architecture,
-                results=results,
-                uid=_USER,
-                gid=_USER,
-                arguments=arguments,
-                entrypoint=entrypoint,
-            ),
-        )
+        return launch(store, replace(asked, arguments=arguments, entrypoint=entrypoint))
 
-    started = time.monotonic()
-    _must("the smoke tier", run("--tier", "smoke", "--plain"))
-    took = time.monotonic() - started
-    say(f"smoke tier inside, read-only, user {_USER}, no network: {took:.0f} s")
+    helped = store.seconds_to_words(*container_command(replace(asked, arguments=("--help",))))
+    say(f"`--help` answers after {helped.first:.2f} s and ends after {helped.last:.2f} s")
+    smoke = container_command(replace(asked, arguments=("--tier", "smoke", "--plain")))
+    prepare_results(asked)
+    ran = store.seconds_to_words(*smoke)
+    _must("the smoke tier", ran.status)
+    say(
+        f"smoke tier inside, read-only, user {_USER}, no network: first words after "
+        f"{ran.first:.1f} s, verdict after {ran.last:.0f} s"
+    )
     (bundle,) = results.glob("runs/*/bundle/*.k3b")
     inside = f"/results/{bundle.relative_to(results)}"
     _must("verifying the bundle", run("verify", inside))

@@ -9,17 +9,21 @@ import time
 from pathlib import Path
 from typing import Final
 
-from k3image.build import build, fetch, host_architecture, image_name
+from k3image.apart import Asked, build_apart
+from k3image.build import Built, Say, build, image_name
 from k3image.check import check, export
 from k3image.compare import compare_images
 from k3image.engine import Store, builder_versions, open_store
+from k3image.fetched import Fetched, fetch, host_architecture
 from k3image.gpu_lock import pin_gpu
 from k3image.inputs import ARCHITECTURES, Inputs, read_inputs
 from k3image.launch import Launch, launch
 from k3image.layout import read_image
+from k3image.materials import bill_of_materials, statement_of_origin
 from k3image.pin import pin_inputs
 from k3image.problem import EXIT_DIFFERENT, EXIT_ENVIRONMENT, EXIT_USAGE, ImageError
 from k3image.source import Source, find_source
+from k3image.surroundings import OTHER, find_clock
 from k3image.tree import image_entries, image_tree_sha256
 
 __all__ = ["compare_main", "main"]
@@ -68,13 +72,20 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, words in (
         ("build", "build one flavour"),
-        ("check", "build the cpu flavour twice, compare, run the smoke tier inside, verify"),
+        ("check", "build one flavour twice, compare, run the smoke tier inside, verify"),
+        ("build-apart", "one build of `check`, in a process of its own"),
     ):
         one = commands.add_parser(name, help=words)
         one.add_argument("--commit", default="HEAD")
         one.add_argument("--python", type=Path, required=True, help="Python with pip, for wheels")
-        if name == "build":
-            one.add_argument("--flavour", default="cpu")
+        one.add_argument("--flavour", default="cpu")
+        if name == "check":
+            one.add_argument("--one-by-one", action="store_true", help="one build after the other")
+        if name == "build-apart":
+            one.add_argument("--cache", type=Path, required=True)
+            one.add_argument("--folder", type=Path, required=True)
+            one.add_argument("--name", required=True)
+            one.add_argument("--days-ahead", type=int, required=True)
     run = commands.add_parser("run", help="run an image that was built")
     run.add_argument("--flavour", default="cpu")
     run.add_argument("--results", type=Path, default=_ROOT / "results")
@@ -103,20 +114,37 @@ def _run(chosen: argparse.Namespace) -> int:
 
     inputs = read_inputs(_INPUTS)
     source = _prepare(inputs, chosen, say)
-    flavour = "cpu" if chosen.command == "check" else chosen.flavour
-    fetched = fetch(inputs, flavour, _ROOT, chosen.python, _HOUSE / "cache")
-    say(f"every input of {flavour} is here and is the pinned one")
+    if chosen.command == "build-apart":
+        words = (chosen.cache, chosen.folder, chosen.name, chosen.days_ahead)
+        build_apart(Asked(chosen.flavour, chosen.python, *words), source, say)
+        return 0
+    fetched = fetch(inputs, chosen.flavour, _ROOT, chosen.python, _HOUSE / "cache")
+    say(f"every input of {chosen.flavour} is here and is the pinned one")
     if chosen.command == "check":
-        check(fetched, source, _HOUSE / "check", say)
+        find_clock(OTHER.days_ahead)
+        asked = Asked(
+            chosen.flavour, chosen.python.absolute(), _HOUSE / "cache", _HOUSE / "check", "", 0
+        )
+        check(asked, source, say, beside=not chosen.one_by_one)
         return 0
     store = _store()
     built = build(fetched, source, store, _HOUSE / "work", say)
-    layout = export(store, flavour, _HOUSE / flavour)
+    layout = export(store, chosen.flavour, _HOUSE / chosen.flavour)
+    for name, text in _documents(fetched, source, built).items():
+        (_HOUSE / f"{chosen.flavour}.{name}.json").write_text(text)
     sys.stdout.write(f"{built.digest} {layout}\n")
     return 0
 
 
-def _prepare(inputs: Inputs, chosen: argparse.Namespace, say: "object") -> Source:
+def _documents(fetched: Fetched, source: Source, built: Built) -> dict[str, str]:
+    versions = builder_versions(tuple(fetched.inputs.builders))
+    return {
+        "spdx": bill_of_materials(fetched, source),
+        "provenance": statement_of_origin(fetched, source, built.digest, versions),
+    }
+
+
+def _prepare(inputs: Inputs, chosen: argparse.Namespace, say: Say) -> Source:
     if sys.version_info[:2] != _PYTHON:
         raise ImageError(
             f"Images are built with Python 3.11, and this is {platform.python_version()}.",
@@ -128,15 +156,16 @@ def _prepare(inputs: Inputs, chosen: argparse.Namespace, say: "object") -> Sourc
             "run the same command as root, or in a container or virtual machine of your own.",
         )
     source = find_source(_ROOT, chosen.commit)
-    if callable(say):
-        if source.is_dirty:
-            say(f"this checkout has changes that are not in commit {source.commit[:12]}: left out")
-        for name, version in builder_versions(tuple(inputs.builders)).items():
-            if version != inputs.builders[name]:
-                say(
-                    f"{name} here is {version}; stated digests are of {inputs.builders[name]}, and "
-                    "another version may give another digest of the same file tree"
-                )
+    if chosen.command == "build-apart":
+        return source
+    if source.is_dirty:
+        say(f"this checkout has changes that are not in commit {source.commit[:12]}: left out")
+    for name, version in builder_versions(tuple(inputs.builders)).items():
+        if version != inputs.builders[name]:
+            say(
+                f"{name} here is {version}; stated digests are of {inputs.builders[name]}, and "
+                "another version may give another digest of the same file tree"
+            )
     return source
 
 

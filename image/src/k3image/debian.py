@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -17,10 +18,15 @@ from urllib.parse import quote
 from k3image.apt import mirrors
 from k3image.inputs import DebianPackage, check_file
 from k3image.problem import ImageError
+from k3image.surroundings import Clock
 
 __all__ = ["fetch_packages", "make_base", "packages_file"]
 
 _FETCH_S: Final = 120
+_DAY_S: Final = 86_400
+_TOLD: Final = "told-time"
+_BOTH: Final = Path("/var/tmp/k3-eval-clock")  # noqa: S108
+"""Where the clock's library lies, inside of the base and outside."""
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _LEAVE_FREE_BYTES: Final = 2 << 30
 _CLEAN: Final = Path(__file__).resolve().parents[2] / "clean-base.sh"
@@ -86,6 +92,7 @@ def make_base(
     suite: str,
     architecture: str,
     epoch: int,
+    clock: Clock | None = None,
 ) -> None:
     """Write the base's file tree as a tar file that depends on its packages only.
 
@@ -96,6 +103,7 @@ def make_base(
         suite: Debian's release.
         architecture: Debian's name of the architecture.
         epoch: Time of all files in it, in seconds since 1970.
+        clock: A clock that is ahead; None: the machine's.
 
     Raises:
         ImageError: mmdebstrap is missing or fails.
@@ -117,9 +125,42 @@ def make_base(
                 if any(one.name == "postgresql-common" for one in packages)
                 else ()
             ),
+            *(() if clock is None else _clock_hooks(clock, Path(name) / _TOLD)),
             *(suite, str(target), f"deb [trusted=yes] copy://{archive} ./"),
         ]
-        _run(command, os.environ | {"SOURCE_DATE_EPOCH": str(epoch), "TMPDIR": name})
+        settings = os.environ | {"SOURCE_DATE_EPOCH": str(epoch), "TMPDIR": name}
+        if clock is None:
+            _run(command, settings)
+            return
+        _BOTH.mkdir(exist_ok=True)
+        shutil.copyfile(clock.library, _BOTH / clock.library.name)
+        try:
+            _run(command, settings | clock.environment(_BOTH / clock.library.name))
+        finally:
+            shutil.rmtree(_BOTH)
+        _require_ahead(clock, Path(name) / _TOLD)
+
+
+def _clock_hooks(clock: Clock, told: Path) -> tuple[str, ...]:
+    """Flags that put the clock's library where programs inside the base find it, and take it away.
+
+    The folder that it lay in has the time that its package gives it.
+    """
+    inside, above = f'"$1"{_BOTH}', f'"$1"{_BOTH.parent}'
+    return (
+        f"--setup-hook=mkdir -p {inside} && cp {_BOTH / clock.library.name} {inside}",
+        f'--customize-hook=chroot "$1" date +%s > {told}',
+        f"--customize-hook=t=$(stat -c %Y {above}) && rm -rf {inside} && touch -d @$t {above}",
+    )
+
+
+def _require_ahead(clock: Clock, told: Path) -> None:
+    ahead_s = int(told.read_text()) - time.time()
+    if ahead_s < (clock.days - 1) * _DAY_S:
+        raise ImageError(
+            f"The clock inside the base was {ahead_s / _DAY_S:.1f} days ahead, not {clock.days}.",
+            "check that libfaketime is of this machine's architecture.",
+        )
 
 
 def _make_archive(

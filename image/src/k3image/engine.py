@@ -4,13 +4,15 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from k3image.problem import ImageError
 
-__all__ = ["Store", "builder_versions", "find_builder", "open_store"]
+__all__ = ["Store", "Told", "builder_versions", "find_builder", "open_store"]
 
 _CAN_RAISE_LIMITS: Final = 24
 """Bit of CAP_SYS_RESOURCE."""
@@ -43,6 +45,17 @@ def builder_versions(names: tuple[str, ...]) -> dict[str, str]:
             match = re.search(r"\d+(\.\d+)+", said)
             found[name] = match[0] if match else "unknown"
     return found
+
+
+@dataclass(frozen=True)
+class Told:
+    """How long a program took."""
+
+    status: int
+    first: float
+    """Seconds to its first line."""
+    last: float
+    """Seconds to its end."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +95,24 @@ class Store:
     def status_of(self, *command: str) -> int:
         """Run a program on this store with its words shown, and return its exit status."""
         return subprocess.run(command, check=False, env=os.environ | self.environment).returncode
+
+    def seconds_to_words(self, *command: str) -> Told:
+        """Run a program, pass on what it says, and note how long one waits for its words."""
+        began = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | self.environment,
+        )
+        first = None
+        with process:
+            for line in process.stdout or ():
+                first = time.monotonic() - began if first is None else first
+                sys.stderr.write(line.decode("utf-8", "replace"))
+                sys.stderr.flush()
+        last = time.monotonic() - began
+        return Told(process.returncode, last if first is None else first, last)
 
     def remove(self) -> None:
         """Remove the store with all that is in it."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from k3image.build import host_architecture
 from k3image.engine import Store
+from k3image.fetched import host_architecture
 from k3image.problem import EXIT_USAGE, ImageError
 
-__all__ = ["Launch", "container_command", "launch"]
+__all__ = ["Launch", "container_command", "launch", "prepare_results"]
 
 _TEMPORARY: Final = "/tmp:exec,mode=1777"  # noqa: S108
 
@@ -74,6 +74,16 @@ def launch(store: Store, asked: Launch) -> int:
         raise ImageError(
             f"There is no folder {asked.model} for the model.", "correct MODEL.", EXIT_USAGE
         )
+    prepare_results(asked)
+    return store.status_of(*container_command(asked))
+
+
+def prepare_results(asked: Launch) -> None:
+    """Make the folder for results, owned by the user that writes to it.
+
+    Raises:
+        ImageError: It cannot be made.
+    """
     try:
         asked.results.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0 and asked.uid != 0:
@@ -83,4 +93,3 @@ def launch(store: Store, asked: Launch) -> int:
             f"The folder for results, {asked.results}, cannot be made: {error.strerror}.",
             "free some space, or name another with RESULTS=DIR.",
         ) from error
-    return store.status_of(*container_command(asked))

@@ -2,6 +2,7 @@
 
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from k3image.problem import EXIT_USAGE, ImageError
@@ -21,6 +22,11 @@ class Source:
     """Its time, in seconds since 1970: the time of everything in the image."""
     is_dirty: bool
     """Whether the checkout holds changes that the commit does not."""
+
+    @property
+    def created(self) -> str:
+        """Its time, as labels and annotations have it."""
+        return datetime.fromtimestamp(self.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def find_source(root: Path, revision: str) -> Source:

@@ -12,7 +12,15 @@ from typing import Final
 from k3image.inputs import Flavour, Inputs, check_file, digest_of
 from k3image.problem import EXIT_INPUT, ImageError
 
-__all__ = ["Pin", "check_wheels", "fetch_lock", "read_pins", "wheel_folder"]
+__all__ = [
+    "FetchedLock",
+    "InputWheel",
+    "Pin",
+    "check_wheels",
+    "fetch_lock",
+    "read_pins",
+    "wheel_folder",
+]
 
 _PIN: Final = re.compile(
     r"(?m)^([A-Za-z0-9._-]+)==([^ ;\\]+) ?(;?)[^\n]*((?:\n    --hash=[^\n]*)+)"
@@ -33,6 +41,24 @@ class Pin:
     """Whether it is for some machines or Pythons only."""
 
 
+@dataclass(frozen=True)
+class InputWheel:
+    """A wheel that is one that its lock names."""
+
+    name: str
+    version: str
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
+class FetchedLock:
+    """The wheels of a lock, on this machine and checked."""
+
+    folder: Path
+    wheels: tuple[InputWheel, ...]
+
+
 def read_pins(text: str) -> tuple[Pin, ...]:
     """The packages of a lock."""
     return tuple(
@@ -46,15 +72,12 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def check_wheels(pins: Iterable[Pin], folder: Path) -> dict[str, Path]:
+def check_wheels(pins: Iterable[Pin], folder: Path) -> tuple[InputWheel, ...]:
     """The wheel of every package, each checked.
 
     Args:
         pins: Packages of a lock.
         folder: Folder of wheels.
-
-    Returns:
-        Name of a package -> its wheel.
 
     Raises:
         ImageError: A wheel is missing, or is not one that the lock names.
@@ -63,7 +86,7 @@ def check_wheels(pins: Iterable[Pin], folder: Path) -> dict[str, Path]:
     for path in sorted(folder.glob("*.whl")):
         name, version, *_ = path.name.split("-")
         there[normal(name), version] = path
-    found = {}
+    found = []
     for pin in pins:
         wheel = there.get((pin.name, pin.version.replace("-", "_")))
         if wheel is None and pin.is_conditional:
@@ -82,11 +105,11 @@ def check_wheels(pins: Iterable[Pin], folder: Path) -> dict[str, Path]:
                 f"remove {wheel} and run the same command again.",
                 EXIT_INPUT,
             )
-        found[pin.name] = wheel
-    return found
+        found.append(InputWheel(pin.name, pin.version, wheel, digest))
+    return tuple(found)
 
 
-def fetch_lock(lock: Path, sha256: str, python: Path, cache: Path) -> Path:
+def fetch_lock(lock: Path, sha256: str, python: Path, cache: Path) -> FetchedLock:
     """A folder with all wheels of a lock for this machine, filled where it is not.
 
     Args:
@@ -105,8 +128,7 @@ def fetch_lock(lock: Path, sha256: str, python: Path, cache: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         _download(lock, folder, python)
         (folder / ".whole").touch()
-    check_wheels(pins, folder)
-    return folder
+    return FetchedLock(folder, check_wheels(pins, folder))
 
 
 def _download(lock: Path, folder: Path, python: Path) -> None:
@@ -130,7 +152,11 @@ def _download(lock: Path, folder: Path, python: Path) -> None:
 
 
 def wheel_folder(
-    inputs: Inputs, flavour: Flavour, locks: dict[str, str], sources: list[Path], target: Path
+    inputs: Inputs,
+    flavour: Flavour,
+    locks: dict[str, str],
+    sources: list[FetchedLock],
+    target: Path,
 ) -> None:
     """Lay out what the build mounts: every wheel once, and what to make of them.
 
@@ -138,15 +164,15 @@ def wheel_folder(
         inputs: The data file.
         flavour: What is built.
         locks: Environment -> lock, as chosen.
-        sources: Folders of wheels.
+        sources: Their wheels, and those of what builds.
         target: Folder that does not exist yet.
     """
     (target / "files").mkdir(parents=True)
     for source in sources:
-        for path in source.glob("*.whl"):
-            place = target / "files" / path.name
+        for wheel in source.wheels:
+            place = target / "files" / wheel.path.name
             if not place.exists():
-                os.link(path, place)
+                os.link(wheel.path, place)
     told = {
         "name": flavour.name,
         "build_locks": inputs.build_locks,

@@ -11,6 +11,7 @@ from k3runner.commands import (
     claim,
     compare,
     doctor,
+    image,
     keygen,
     plan,
     report,
@@ -37,6 +38,7 @@ A first evaluation:
   k3-eval report BUNDLE --html FILE       look at it
   k3-eval reproduce ID --registry URL     run the plan of a submission again
   k3-eval audit isolation --base REV --head REV --repo PATH   what a change touches
+  k3-eval image overlay --wheel FILE --out DIR   a change beside the engine of an image
 
 `k3-eval COMMAND --help` teaches one command. Data goes to stdout, words go to stderr.
 """
@@ -77,6 +79,7 @@ app.command("claim", help=claim.CLAIM_HELP)(claim.claim)
 app.command("release", help=claim.RELEASE_HELP)(claim.release)
 app.command("report", help=report.HELP)(report.report)
 app.add_typer(audit.app, name="audit", help=audit.HELP)
+app.add_typer(image.app, name="image", help=image.HELP)
 app.command("keygen", help=keygen.HELP)(keygen.keygen)
 
 

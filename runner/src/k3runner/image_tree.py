@@ -10,7 +10,7 @@ from typing import Final
 
 from k3runner.sealed_tree import UnreadableTreeError, mount_points, read_tree, tree_sha256
 
-__all__ = ["IMAGE_MARK", "ImageTree", "read_image_tree"]
+__all__ = ["IMAGE_MARK", "ImageTree", "is_in_image", "read_image_tree"]
 
 IMAGE_MARK: Final = Path("opt/k3eval/image.json")
 """Where an image of this repository describes itself, below its root."""
@@ -27,6 +27,11 @@ class ImageTree:
     """What a reader should know, in sentences."""
 
 
+def is_in_image(root: Path = Path("/")) -> bool:
+    """Whether this is a container of an image of this repository."""
+    return (root / IMAGE_MARK).is_file()
+
+
 def read_image_tree(
     asserted_digest: str | None, *, root: Path = Path("/"), mounts: Path = _MOUNTS
 ) -> ImageTree:
@@ -37,7 +42,7 @@ def read_image_tree(
         root: Root of the file tree.
         mounts: What is mounted, as the kernel lists it.
     """
-    if not (root / IMAGE_MARK).is_file():
+    if not is_in_image(root):
         return ImageTree(None, ())
     remarks = []
     if asserted_digest is None:

@@ -22,6 +22,7 @@ from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, MachineError, UsageError
 from k3runner.events import BundleSealed, Event, Remark, RunFinished, RunStarted
 from k3runner.image import AssertedImage
+from k3runner.image_tree import is_in_image
 from k3runner.journal import Journal, mend, read_lines
 from k3runner.kernel_run import run_package
 from k3runner.leftovers import left_sentences, refuse_files_of_others
@@ -99,8 +100,7 @@ def run(
         KeyboardInterrupt: Stopped; no engine is left running and the run folder can be resumed.
     """
     signer = _signer(config, emit)
-    external = _external_model(config)
-    facts = read_facts(config, change, external_model_name=external)
+    facts = _facts(config, change, emit)
     plan = _planned(config, facts.node)
     nonce = choose_nonce(config.registry_url, change, plan_sha256(plan))
     identity = RunIdentity(
@@ -159,8 +159,7 @@ def resume(
             )
         signer = _signer(config, emit)
         identity, plan, facts = _recorded(run_folder)
-        external = _external_model(config)
-        found = read_facts(config, facts.subject.change, external_model_name=external)
+        found = _facts(config, facts.subject.change, emit)
         _refuse_changed_plan(plan, _planned(config, found.node))
         refuse_changed(facts, found)
         torn = mend(run_folder)
@@ -170,6 +169,13 @@ def resume(
             run_folder, plan, identity, facts, found.subject, state, attempt, torn_lines=torn
         )
         return _execute(config, start, signer, emit)
+
+
+def _facts(config: RunConfig, change: ChangeUnderTest, emit: Callable[[Event], None]) -> Facts:
+    external = _external_model(config)
+    if is_in_image():
+        emit(Remark("First every file of this image is read, for the digest of its file tree."))
+    return read_facts(config, change, external_model_name=external)
 
 
 def _planned(config: RunConfig, node: NodeFacts) -> Plan:

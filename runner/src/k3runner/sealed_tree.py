@@ -11,6 +11,8 @@ over makes the digest another one.
 import hashlib
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,7 +43,10 @@ LEFT_OUT: Final = frozenset(
 or users mount there."""
 
 _CHUNK_BYTES: Final = 1 << 20
-_READERS: Final = 8
+_MOST_READERS: Final = 16
+_FILES_ALONE: Final = 2_000
+"""A tree with no more files is read without other processes."""
+_NO_DIGEST: Final = "-"
 _SHOWN: Final = 3
 
 Kind = Literal["file", "folder", "link"]
@@ -127,15 +132,13 @@ def read_tree(root: Path, mounted: frozenset[str] = frozenset()) -> tuple[Entry,
     """
     unreadable: list[str] = []
     found = dict(_walk(root, mounted, unreadable))
-    files = [path for path, status in found.items() if stat.S_ISREG(status.st_mode)]
+    sizes = {path: one.st_size for path, one in found.items() if stat.S_ISREG(one.st_mode)}
     digests: dict[str, str] = {}
-    # Hashing releases the interpreter, and there are tens of thousands of files.
-    with ThreadPoolExecutor(max_workers=_READERS) as pool:
-        for path, digest in zip(files, pool.map(lambda p: _digest(root / p), files), strict=True):
-            if digest is None:
-                unreadable.append(path)
-            else:
-                digests[path] = digest
+    for path, digest in _digests(root, sizes).items():
+        if digest is None:
+            unreadable.append(path)
+        else:
+            digests[path] = digest
     if unreadable:
         names = ", ".join(f"/{path}" for path in sorted(unreadable)[:_SHOWN])
         raise UnreadableTreeError(
@@ -191,6 +194,40 @@ def _leads_to_mounted_file(root: Path, path: str, mounted: frozenset[str]) -> bo
     return os.path.relpath(target, root) in mounted and target.is_file()
 
 
+def _digests(root: Path, sizes: Mapping[str, int]) -> dict[str, str | None]:
+    """Path -> digest of its content; None where it cannot be read.
+
+    An image has tens of thousands of small files, and what Python does for each of them takes
+    longer than the hashing: so processes share them, the large files first.
+    """
+    paths = sorted(sizes, key=lambda path: (-sizes[path], path))
+    if len(paths) <= _FILES_ALONE:
+        return {path: _digest(root / path) for path in paths}
+    readers = min(_MOST_READERS, 2 * (os.cpu_count() or 1), len(paths))
+    shares = [paths[number::readers] for number in range(readers)]
+    found: dict[str, str | None] = {}
+    with ThreadPoolExecutor(max_workers=readers) as pool:
+        for share in pool.map(lambda share: _read_apart(root, share), shares):
+            found |= share
+    return found
+
+
+def _read_apart(root: Path, paths: list[str]) -> dict[str, str | None]:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(root)],
+        input=os.fsencode("\0".join(paths)),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    said = done.stdout.decode("ascii").split()
+    if done.returncode != 0 or len(said) != len(paths):
+        raise UnreadableTreeError("a process that reads its files ended early")
+    return {
+        path: None if digest == _NO_DIGEST else digest
+        for path, digest in zip(paths, said, strict=True)
+    }
+
+
 def _digest(path: Path) -> str | None:
     try:
         return file_digest(path)
@@ -201,7 +238,17 @@ def _digest(path: Path) -> str | None:
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's content."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _read_share() -> None:
+    root = Path(sys.argv[1])
+    for name in os.fsdecode(sys.stdin.buffer.read()).split("\0"):
+        sys.stdout.write(f"{_digest(root / name) or _NO_DIGEST}\n")
+
+
+if __name__ == "__main__":
+    _read_share()

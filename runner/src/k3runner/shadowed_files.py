@@ -4,7 +4,8 @@ A folder of sources or an unpacked wheel comes before what is installed. Its dig
 this says in words what it takes the place of, since the RECORD of what is installed still matches.
 """
 
-from collections.abc import Iterable
+import filecmp
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +14,14 @@ from k3runner.wording import plural
 
 __all__ = ["shadow_remarks"]
 
-_SHOWN: Final = 8
+_SENTENCE_CHARACTERS: Final = 1500
+"""A remark of a bundle holds 2000."""
+_MOST_SENTENCES: Final = 40
 _IGNORED: Final = frozenset({".pyc"})
 
 
 def shadow_remarks(arms: Iterable[SubjectArm], engine_python: Path) -> tuple[str, ...]:
-    """A sentence for each arm that brings files of its own.
+    """What each arm brings of its own, and which installed files that differ it takes the place of.
 
     Args:
         arms: The arms of the subject.
@@ -26,23 +29,46 @@ def shadow_remarks(arms: Iterable[SubjectArm], engine_python: Path) -> tuple[str
     """
     sites = sorted((engine_python.parent.parent / "lib").glob("python3*/site-packages"))
     return tuple(
-        _remark(arm.spec.name, arm.overlay, sites) for arm in arms if arm.overlay is not None
+        sentence
+        for arm in arms
+        if arm.overlay is not None
+        for sentence in _remarks(arm.spec.name, arm.overlay, sites)
     )
 
 
-def _remark(name: str, overlay: Path, sites: list[Path]) -> str:
+def _remarks(name: str, overlay: Path, sites: list[Path]) -> Iterator[str]:
     own = sorted(
         path.relative_to(overlay)
         for path in overlay.rglob("*")
         if path.is_file() and path.suffix not in _IGNORED
     )
-    instead = [path.as_posix() for path in own if any((site / path).is_file() for site in sites)]
+    pairs = [(path, site / path) for path in own for site in sites[:1] if (site / path).is_file()]
     said = f"The {name} brings {plural(len(own), 'file')} of its own"
-    if not instead:
-        return f"{said}, and none of an installed name."
-    more = f" and {len(instead) - _SHOWN} more" if len(instead) > _SHOWN else ""
-    verb = "comes" if len(instead) == 1 else "come"
-    return (
-        f"{said}, of which {len(instead)} {verb} before installed ones: "
-        f"{', '.join(instead[:_SHOWN])}{more}."
-    )
+    if not pairs:
+        yield f"{said}, and none of an installed name."
+        return
+    differing = [
+        path.as_posix()
+        for path, installed in pairs
+        if not filecmp.cmp(overlay / path, installed, shallow=False)
+    ]
+    verb = "comes" if len(pairs) == 1 else "come"
+    said = f"{said}, of which {len(pairs)} {verb} before installed ones"
+    if not differing:
+        yield f"{said}, with the same content."
+        return
+    yield f"{said} and {len(differing)} of these {'differs' if len(differing) == 1 else 'differ'}."
+    yield from _listed(f"The {name}'s own, unlike what is installed: ", differing)
+
+
+def _listed(said: str, paths: list[str]) -> Iterator[str]:
+    """All the paths, in as many sentences as they take."""
+    left, sentences = list(paths), 0
+    while left and sentences < _MOST_SENTENCES:
+        line = said + left.pop(0)
+        while left and len(line) + len(left[0]) < _SENTENCE_CHARACTERS:
+            line += f", {left.pop(0)}"
+        sentences += 1
+        yield f"{line[:_SENTENCE_CHARACTERS]}."
+    if left:
+        yield f"{said}{len(left)} more."
