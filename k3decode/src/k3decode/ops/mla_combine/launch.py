@@ -10,6 +10,7 @@ from torch import Tensor
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS, InputCheck
 from k3decode.ops.mla_combine.config import MlaCombineConfig
+from k3decode.ops.mla_combine.forms import combine_form
 from k3decode.ops.mla_combine_many.config import MlaCombineManyConfig, many_config_for
 from k3decode.ops.mla_decode.launch import Partials
 from k3decode.ops.mla_decode.schedule import SplitRule
@@ -122,7 +123,7 @@ def _run(  # noqa: PLR0917
         out if lift is None else lift.gate,
         out,
     ]
-    many = many_config_for(config, rows)
+    many = combine_form(config, rows, heads, out.device)
     if many is None:
         tensors.append(partials.lse if out_lse is None else out_lse)
     compile_variant(many or config, architecture)(

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     # The op imports this module.
     from k3decode.ops.mla_combine.config import MlaCombineConfig
 
-__all__ = ["MlaCombineManyConfig", "many_config_for"]
+__all__ = ["MlaCombineManyConfig", "many_config_for", "many_form"]
 
 # Fewer rows leave too many multiprocessors without work, and have more partials each.
 _FEWEST_ROWS = 17
@@ -81,8 +81,13 @@ class MlaCombineManyConfig:
 
 
 def many_config_for(config: "MlaCombineConfig", rows: int) -> MlaCombineManyConfig | None:
-    """What serves so many rows in place of a variant; None for the variant itself."""
-    if config.output != "values" or rows < _FEWEST_ROWS:
+    """What the rule takes for so many rows in place of a variant; None for the variant itself."""
+    return None if rows < _FEWEST_ROWS else many_form(config)
+
+
+def many_form(config: "MlaCombineConfig") -> MlaCombineManyConfig | None:
+    """What gives the same as a variant for any number of rows; None where there is no such form."""
+    if config.output != "values":
         return None
     return MlaCombineManyConfig(
         source=config.source,

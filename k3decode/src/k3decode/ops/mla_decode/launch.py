@@ -17,6 +17,7 @@ from k3decode.host.inputs import (
 )
 from k3decode.ops.mla.cache_format import CACHE_DTYPES, CacheFormat, cache_format_named
 from k3decode.ops.mla_decode.config import MlaDecodeConfig, MlaDecodeTogetherConfig
+from k3decode.ops.mla_decode.parts import chosen_parts
 from k3decode.ops.mla_decode.schedule import SplitRule, partial_count
 from k3decode.ops.mla_decode_blackwell.config import (
     BLOCK_COLUMNS,
@@ -96,7 +97,7 @@ def make_partials(
     device: torch.device,
     tokens_per_request: int = 1,
 ) -> Partials:
-    """Workspace that fills the device: one CTA per multiprocessor.
+    """Workspace for as many parts as `chosen_parts` says, one for each multiprocessor at most.
 
     A CTA has 16 query rows of a request, its heads times its rows, or 32 where there are several
     rows, and on Blackwell up to 96.
@@ -113,7 +114,8 @@ def make_partials(
         block = together_config(config).query_block
     else:
         block = config.head_block
-    parts = max(processors // -(-query_rows // block), 1)
+    most = max(processors // -(-query_rows // block), 1)
+    parts = chosen_parts(most, config.cache_format, rows, (heads, tokens_per_request), device)
     count = partial_count(rows, parts, rule.rows_together(tokens_per_request))
     return Partials(
         latents=torch.empty(count, heads, config.latent, device=device),

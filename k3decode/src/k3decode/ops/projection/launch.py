@@ -9,10 +9,11 @@ from torch import Tensor
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS, InputCheck
+from k3decode.ops.projection.choices import Asked, chosen_config, rule_config, tuned_configs
 from k3decode.ops.projection.config import COLUMN_MULTIPLE, ProjectionConfig, SituBounds
 from k3decode.ops.projection.shapes import k3_projections
 from k3decode.ops.projection.tiles import config_for
-from k3decode.ops.projection_hopper.config import WideConfig, wide_config_for
+from k3decode.ops.projection_hopper.config import WideConfig
 
 __all__ = ["compile_variant", "project", "variants"]
 
@@ -69,7 +70,9 @@ def project(
     from k3decode.host.compilation import current_stream, device_pointer  # noqa: PLC0415
 
     nothing = torch.empty(0, 0, dtype=torch.float32, device=weight.device)
-    config = _config(rows, columns, tokens, situ, architecture, fp32_rows=fp32_rows)
+    config = chosen_config(
+        Asked(rows, columns, tokens, situ, fp32_rows), architecture, activation.device
+    )
     compile_variant(config, architecture)(
         device_pointer(weight),
         device_pointer(activation),
@@ -87,21 +90,6 @@ def project(
         plain_rows,
         current_stream(),
     )
-
-
-def _config(
-    rows: int,
-    columns: int,
-    tokens: int,
-    situ: SituBounds | None,
-    architecture: str,
-    *,
-    fp32_rows: int,
-) -> ProjectionConfig | WideConfig:
-    wide = None
-    if architecture == _HOPPER:
-        wide = wide_config_for(rows, columns, tokens, situ, fp32_rows=fp32_rows)
-    return wide or config_for(rows, columns, tokens, situ, fp32_rows=fp32_rows)
 
 
 def _extents(tensor: Tensor) -> tuple[int, int]:
@@ -177,17 +165,23 @@ def variants(dims: K3Dims) -> dict[str, Callable[[str], Any]]:
         for tokens in range(1, MAX_ROWS + 1):
             config = config_for(shape.rows, shape.columns, tokens, situ, fp32_rows=shape.fp32_rows)
             found[config.name] = partial(compile_variant, config)
-            wide = wide_config_for(
-                shape.rows, shape.columns, tokens, situ, fp32_rows=shape.fp32_rows
-            )
-            if wide is not None:
+            asked = Asked(shape.rows, shape.columns, tokens, situ, shape.fp32_rows)
+            for chosen in (rule_config(asked, _HOPPER), *_tuned(asked)):
                 # Of several shapes the first, since all that serve elsewhere are listed themselves.
-                found.setdefault(wide.name, partial(_compile_wide, wide, config))
+                found.setdefault(chosen.name, partial(_compile_chosen, chosen, config))
     return found
 
 
-def _compile_wide(wide: WideConfig, narrow: ProjectionConfig, architecture: str) -> Any:
-    return compile_variant(wide if architecture == _HOPPER else narrow, architecture)
+def _tuned(asked: Asked) -> list[ProjectionConfig | WideConfig]:
+    """What any GPU's table chooses; no architecture has more candidates than Hopper."""
+    return list(tuned_configs(asked, _HOPPER).values())
+
+
+def _compile_chosen(
+    chosen: ProjectionConfig | WideConfig, narrow: ProjectionConfig, architecture: str
+) -> Any:
+    wide = isinstance(chosen, WideConfig)
+    return compile_variant(narrow if wide and architecture != _HOPPER else chosen, architecture)
 
 
 @cache

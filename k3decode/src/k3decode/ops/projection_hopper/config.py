@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     # The op imports this module.
     from k3decode.ops.projection.config import SituBounds
 
-__all__ = ["TILE_ROWS", "UNIT_COLUMNS", "WideConfig", "wide_config_for"]
+__all__ = ["TILE_ROWS", "UNIT_COLUMNS", "WideConfig", "wide_config_for", "wide_for_any_rows"]
 
 TILE_ROWS = 64
 """Weight rows of a CTA: those of one warpgroup product."""
@@ -87,6 +87,11 @@ def wide_config_for(
     fewest = _FEW_TOKENS + 1 if fp32_rows else _FEWEST_TOKENS
     if tokens < fewest or not fits or columns % UNIT_COLUMNS:
         return None
+    return wide_for_any_rows(tokens, situ, fp32_rows=fp32_rows)
+
+
+def wide_for_any_rows(tokens: int, situ: "SituBounds | None", *, fp32_rows: int) -> WideConfig:
+    """Variant for a number of tokens; it gives right results for every weight."""
     return WideConfig(
         tokens=_FEW_TOKENS if tokens <= _FEW_TOKENS else 64,
         chain_units=_FP32_CHAIN_UNITS if fp32_rows else _ONE_CHAIN,
