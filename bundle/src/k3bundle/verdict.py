@@ -323,11 +323,11 @@ class CellInvalid(_CellBase):
     `client_bound`: the load client could not keep up. `not_steady`: the warm-up ended before its
     rounds took equally long. `speculation`: drafts were planned and did not run, or were useless.
     `noisy_null_pair`: the baseline differs from itself by more than the spread between pairs
-    explains. `missing_cases`: a kernel package left out a declared op or group.
-    `contradicts_itself`: its command ended otherwise than its lines say. `implausible_time`: a time
-    below that of moving the bytes. `wrong_answers`: times of an op that is not right.
-    `other_commit`: the package says that it is another commit's. `unreadable_answer`: a line of its
-    answers could not be read."""
+    explains, or two equal arms do. `missing_cases`: a kernel package left out a declared op or
+    group. `contradicts_itself`: its command ended otherwise than its lines say.
+    `implausible_time`: a time below that of moving the bytes. `wrong_answers`: times of an op that
+    is not right. `other_commit`: the package says that it is another commit's.
+    `unreadable_answer`: a line of its answers could not be read."""
     coverage: tuple[CellCoverage, ...]
     """Path coverage in each boot that finished the cell."""
     evidence: Evidence | None

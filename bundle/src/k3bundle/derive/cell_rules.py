@@ -11,7 +11,8 @@ from k3bundle.derive.feature_rule import judge_feature
 from k3bundle.derive.greedy_rule import judge_greedy
 from k3bundle.derive.kernel_rule import judge_kernel, wrong_ops
 from k3bundle.derive.path_coverage import read_coverage
-from k3bundle.derive.plan_shape import null_pairs, pairs
+from k3bundle.derive.plan_shape import arms_alike, null_pairs, pairs
+from k3bundle.derive.problem import Problem
 from k3bundle.derive.selection import Selection
 from k3bundle.derive.serving_rule import judge_serving
 from k3bundle.derive.synthetic import synthetic_acceptance
@@ -56,7 +57,9 @@ def judge_cells(records: RunRecords, selection: Selection) -> tuple[CellResult, 
         if isinstance(cell, KernelCell):
             commit = records.subject.change.commit_sha
             return judge_kernel(context(cell), cell, wrong, records.environment, commit)
-        return _judge(cell, context(cell))
+        found = context(cell)
+        result = _judge(cell, found)
+        return _as_noise(cell, found, result) if arms_alike(records.plan) else result
 
     return tuple(
         CellSkipped(cell_id=cell.cell_id, reason=cell.reason)
@@ -71,6 +74,22 @@ def _null_comparisons(plan: Plan) -> int:
     null = null_pairs(plan)
     serving = [cell for cell in plan.cells if isinstance(cell, ServingCell)]
     return sum(pair.first.deployment == cell.deployment for pair in null for cell in serving)
+
+
+def _as_noise(cell: RunnableCell, context: CellContext, result: CellResult) -> CellResult:
+    """The result of a cell of an A-A run: a difference of its arms is noise, whichever it favours.
+
+    An arm cannot fall short of itself, nor be faster.
+    """
+    faster = (
+        isinstance(cell, ServingCell)
+        and cell.speed.kind == "superiority"
+        and context.plan.gates.claims_speed
+    )
+    if result.status == "FAIL" or (result.status == "PASS" and faster):
+        why = f"Both arms are the same, and yet they differ: {result.reason}"
+        return context.invalid(Problem("noisy_null_pair", why), result.evidence)
+    return result
 
 
 def _judge(cell: RunnableCell, context: CellContext) -> CellResult:

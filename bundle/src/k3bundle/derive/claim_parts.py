@@ -3,15 +3,37 @@
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from k3bundle.derive.plan_shape import arms_alike
 from k3bundle.derive.sentences import clip
+from k3bundle.plan import Plan
 from k3bundle.verdict import CellResult, Claim, ClaimName
 
-__all__ = ["ONE_SERVER", "ClaimStatus", "about", "claim_status", "make_claim", "worst_of"]
+__all__ = [
+    "ONE_SERVER",
+    "SAME_ARMS",
+    "ClaimStatus",
+    "about",
+    "claim_status",
+    "make_claim",
+    "uncompared",
+    "worst_of",
+]
 
 ClaimStatus = Literal["PASS", "FAIL", "INCONCLUSIVE", "INVALID", "NOT_CLAIMED"]
 
 ONE_SERVER: Final = "One server was measured; there is no arm to compare with."
+SAME_ARMS: Final = (
+    "Both arms are started the same way, so what differs between them is noise, and nothing is "
+    "shown of a change."
+)
 _ORDER: Final = ("FAIL", "INVALID", "INCONCLUSIVE")
+
+
+def uncompared(plan: Plan) -> str | None:
+    """Why a plan compares nothing with anything else, in a sentence; None where it does."""
+    if plan.pairing == "single":
+        return ONE_SERVER
+    return SAME_ARMS if arms_alike(plan) else None
 
 
 def worst_of(cells: Sequence[CellResult]) -> CellResult | None:

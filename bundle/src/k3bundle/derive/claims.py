@@ -14,10 +14,10 @@ from typing import Final
 
 from k3bundle.bundle import RunRecords
 from k3bundle.derive.claim_parts import (
-    ONE_SERVER,
     about,
     claim_status,
     make_claim,
+    uncompared,
     worst_of,
 )
 from k3bundle.derive.faster_claim import judge_faster
@@ -71,8 +71,9 @@ def judge_claims(
 
 
 def _bounded(plan: Plan, cells: Sequence[CellResult], features: Sequence[CellResult]) -> Claim:
-    if plan.pairing == "single":
-        return make_claim("bounded", "NOT_CLAIMED", ONE_SERVER, features)
+    alone = uncompared(plan)
+    if alone is not None:
+        return make_claim("bounded", "NOT_CLAIMED", alone, features)
     judged = [cell for cell in cells if not isinstance(cell, CellSkipped)]
     by_cause = [c for c in judged if isinstance(c, CellInvalid) and c.cause in _COVERAGE_CAUSES]
     worst = worst_of([*features, *by_cause])
@@ -109,8 +110,9 @@ def _is_covered(
 
 
 def _correct(plan: Plan, greedy: Sequence[CellResult]) -> Claim:
-    if plan.pairing == "single":
-        return make_claim("correct", "NOT_CLAIMED", ONE_SERVER, greedy)
+    alone = uncompared(plan)
+    if alone is not None:
+        return make_claim("correct", "NOT_CLAIMED", alone, greedy)
     if not greedy:
         sentence = "The plan has no greedy cell, so nothing shows that the answers are right."
         return make_claim("correct", "NOT_CLAIMED", sentence, ())

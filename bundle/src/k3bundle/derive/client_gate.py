@@ -15,7 +15,7 @@ from k3bundle.client import ClientStats
 from k3bundle.derive.metrics.concurrency import achieved_concurrency
 from k3bundle.derive.metrics.send_slip import send_slip_ms
 from k3bundle.derive.problem import Problem
-from k3bundle.derive.sentences import milliseconds, percent
+from k3bundle.derive.sentences import milliseconds, percent, plain
 from k3bundle.gates import Gates
 from k3bundle.plan import ServingCell
 from k3bundle.request import RequestRecord
@@ -92,8 +92,8 @@ def client_problem(reading: ClientReading, cell: ServingCell, gates: Gates) -> P
         if abs(achieved - planned) > shortfall * planned:
             return Problem(
                 "concurrency_not_reached",
-                f"{achieved:.3g} requests were in flight on average where {planned} were planned; "
-                f"a difference of {percent(shortfall)} is allowed",
+                f"{plain(achieved)} requests were in flight on average where {planned} were "
+                f"planned; a difference of {percent(shortfall)} is allowed",
             )
     if gates.claims_speed and reading.steady is False:
         return Problem("not_steady", "the warm-up ended before its rounds took equally long")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from k3bundle.bundle import RunRecords
 from k3bundle.canonical import canonical_json, sha256_hex
-from k3bundle.derive.claim_parts import ONE_SERVER, about, claim_status, make_claim, worst_of
+from k3bundle.derive.claim_parts import about, claim_status, make_claim, uncompared, worst_of
 from k3bundle.derive.sentences import clip, counted, listed
 from k3bundle.plan import CellPlan, GreedyCell, Plan, ServingCell, SkippedCell
 from k3bundle.verdict import CellResult, Claim
@@ -114,8 +114,9 @@ def judge_faster(records: RunRecords, cells: Sequence[CellResult], correct: Clai
 def _no_claim(plan: Plan, found: SpeedCells) -> str | None:
     if not plan.gates.claims_speed:
         return f"The {plan.tier} tier never claims speed."
-    if plan.pairing == "single":
-        return ONE_SERVER
+    alone = uncompared(plan)
+    if alone is not None:
+        return alone
     return None if found.superiority else "The plan has no cell that must be faster."
 
 

@@ -13,7 +13,8 @@ from itertools import product
 from typing import Literal
 
 from k3bundle.bundle import RunRecords
-from k3bundle.derive.plan_shape import Pair, pairs, plan_problem
+from k3bundle.derive.claim_parts import SAME_ARMS
+from k3bundle.derive.plan_shape import Pair, arms_alike, pairs, plan_problem
 from k3bundle.derive.selection import Selection
 from k3bundle.derive.sentences import counted, listed, quote
 from k3bundle.isolation_record import outside_files
@@ -104,6 +105,8 @@ def _judge_configurations(records: RunRecords, selection: Selection) -> Isolatio
             "be compared.",
             for_want_of_boots=True,
         )
+    if arms_alike(records.plan):
+        return Isolation("NOT_CLAIMED", SAME_ARMS)
     return Isolation("PASS", _pass_sentence(records, sorted(allowed)))
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from k3bundle.derive.cell_context import CellContext
 from k3bundle.derive.problem import Problem
 from k3bundle.derive.selection import CellBoot, Selection
-from k3bundle.derive.sentences import counted, listed, percent, quote
+from k3bundle.derive.sentences import counted, listed, percent, plain, quote
 from k3bundle.derive.telemetry_gate import read_window, telemetry_problem
 from k3bundle.environment import NodeFacts
 from k3bundle.kernel_evidence import (
@@ -312,8 +312,8 @@ def _without_a_floor(timed: Sequence[TimedCase]) -> Problem | None:
         if moved > one.roofline_us * _FASTEST_MEMORY_BYTES_PER_US:
             return Problem(
                 "contradicts_itself",
-                f"{one.op} {quote(one.case)} moves {moved} bytes, for which {one.roofline_us:.3g} "
-                "us are no floor: no accelerator has a memory so fast.",
+                f"{one.op} {quote(one.case)} moves {moved} bytes, for which "
+                f"{plain(one.roofline_us)} us are no floor: no accelerator has a memory so fast.",
             )
     return None
 
@@ -323,7 +323,7 @@ def _implausible(timings: Sequence[KernelTiming]) -> Problem | None:
         if one.sol_fraction > (_FASTEST if one.cold else _FASTEST_CACHED):
             return Problem(
                 "implausible_time",
-                f"{one.op} {quote(one.case)} took {one.latency_us:.3g} us, which is "
+                f"{one.op} {quote(one.case)} took {plain(one.latency_us)} us, which is "
                 f"{one.sol_fraction:.2f} times the speed of light: no such time can be.",
             )
     return None

@@ -13,7 +13,17 @@ from k3bundle.plan import BootSlot, Plan
 from k3bundle.schedule import DueCell, runs_in
 from k3bundle.subject import ArmName, ArmSpec
 
-__all__ = ["NullPair", "Pair", "arm", "null_pairs", "pairs", "plan_problem", "slots", "slots_of"]
+__all__ = [
+    "NullPair",
+    "Pair",
+    "arm",
+    "arms_alike",
+    "null_pairs",
+    "pairs",
+    "plan_problem",
+    "slots",
+    "slots_of",
+]
 
 _TWO = 2
 
@@ -89,6 +99,14 @@ def arm(plan: Plan, name: ArmName) -> ArmSpec | None:
     return next((spec for spec in plan.arms if spec.name == name), None)
 
 
+def arms_alike(plan: Plan) -> bool:
+    """Whether both arms are started the same way: an A-A run, which shows noise and no change."""
+    baseline, candidate = arm(plan, "baseline"), arm(plan, "candidate")
+    if plan.pairing != "paired" or baseline is None or candidate is None:
+        return False
+    return baseline == candidate.model_copy(update={"name": baseline.name})
+
+
 def plan_problem(plan: Plan) -> str | None:
     """Say why no run of this plan can be judged.
 
@@ -117,6 +135,8 @@ def _pairing_problem(plan: Plan) -> str | None:
             kind = "two baseline boots" if boot.role == "null" else "one baseline and one candidate"
             return f"Pair {boot.pair} of the plan is not {kind} of one deployment."
     baseline, candidate = arm(plan, "baseline"), arm(plan, "candidate")
+    if arms_alike(plan):
+        return None
     if baseline and candidate and baseline.expected_path == candidate.expected_path:
         path = quote(baseline.expected_path)
         return f"Both arms of the plan expect the path {path}, so coverage cannot tell them apart."

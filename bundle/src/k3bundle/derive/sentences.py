@@ -4,12 +4,28 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["clip", "counted", "listed", "milliseconds", "percent", "quote", "ratio", "share_of"]
+__all__ = [
+    "clip",
+    "counted",
+    "gain",
+    "listed",
+    "milliseconds",
+    "percent",
+    "plain",
+    "quote",
+    "ratio",
+    "share_of",
+]
 
 _LONGEST_SENTENCE: Final = 1900
 """Characters; a record allows 2000."""
 _LONGEST_QUOTE: Final = 160
 _FEW: Final = 3
+_LEAST_GAIN: Final = 1e-4
+_MOST_GAIN: Final = 9.995
+_THREE_DIGITS: Final = 999.5
+"""Three significant digits of a larger number need an exponent."""
+_MEASURED: Final = 1e9
 
 
 def clip(text: str, length: int = _LONGEST_SENTENCE) -> str:
@@ -37,7 +53,24 @@ def share_of(part: int, whole: int) -> str:
 
 def milliseconds(value: float | None) -> str:
     """A duration with its unit, or that there is none."""
-    return "undefined" if value is None else f"{value:.3g} ms"
+    return "undefined" if value is None else f"{plain(value)} ms"
+
+
+def gain(share: float) -> str:
+    """A gain as `3.21 %`, never with an exponent: beyond tenfold its digits say nothing."""
+    if 0 < share < _LEAST_GAIN:
+        return "under 0.01 %"
+    return f"{plain(share * 100)} %" if share < _MOST_GAIN else "over 1000 %"
+
+
+def plain(value: float) -> str:
+    """Three significant digits and all before the point, such as `0.123`, `12.3` and `12345`.
+
+    Only a value that nothing measured has gets an exponent.
+    """
+    if _THREE_DIGITS <= abs(value) < _MEASURED:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 def ratio(value: float) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from k3bundle.derive.cell_context import CellContext
 from k3bundle.derive.null_pairs import null_problem
-from k3bundle.derive.sentences import percent, quote, ratio
+from k3bundle.derive.sentences import gain, percent, plain, quote, ratio
 from k3bundle.gates import Gates
 from k3bundle.plan import ServingCell
 from k3bundle.speed_role import NonInferiority, Superiority
@@ -86,6 +86,5 @@ def interval_words(interval: RatioInterval) -> str:
     bounds = f"one-sided {percent(interval.confidence)} bounds"
     words = f"{words}, {bounds} {ratio(interval.lower)} and {ratio(interval.upper)}"
     if interval.drift_per_boot is not None:
-        words += f", a drift of {interval.drift_per_boot * 100:.2g} % a boot taken out"
-    gain = f"{effect * 100:.3g} %" if effect < 1e4 else "over 1000000 %"  # noqa: PLR2004
-    return f"{words}; the smallest gain this would find is {gain}"
+        words += f", a drift of {plain(interval.drift_per_boot * 100)} % a boot taken out"
+    return f"{words}; the smallest gain this would find is {gain(effect)}"

@@ -10,12 +10,13 @@ from typing import Final, Literal
 
 from k3bundle.bundle import RunRecords
 from k3bundle.derive.cell_rules import judge_cells
+from k3bundle.derive.claim_parts import SAME_ARMS
 from k3bundle.derive.claims import judge_claims
 from k3bundle.derive.earlier_runs import earlier_limits, run_words
 from k3bundle.derive.faster_claim import speed_cells
 from k3bundle.derive.headline import headline_numbers
 from k3bundle.derive.isolation import Isolation, judge_isolation
-from k3bundle.derive.plan_shape import pairs
+from k3bundle.derive.plan_shape import arms_alike, pairs
 from k3bundle.derive.regressions import find_regressions
 from k3bundle.derive.selection import Selection, select
 from k3bundle.derive.sentences import clip, counted, listed, percent
@@ -135,6 +136,8 @@ def _findings(
         yield "INCOMPLETE", "No cell was judged, because the plan skips them all."
     if plan.pairing == "single":
         yield "INCOMPLETE", "One server was measured, so there is nothing to compare it with."
+    if arms_alike(plan):
+        yield "INCOMPLETE", SAME_ARMS
     for cell in cells:
         if isinstance(cell, CellSkipped) or cell.status == "PASS":
             continue
