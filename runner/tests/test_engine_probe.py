@@ -7,6 +7,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from k3bundle.subject import ChangeUnderTest
+from k3bundle_testing.signers import example_signer
 from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, RegistryError
 from k3runner.nonce import choose_nonce
@@ -143,7 +144,7 @@ async def test_coverage_that_differs_between_ranks_is_an_error(answer_with: Answ
 
 async def test_choose_nonce_takes_the_registrys(answer_with: Answer) -> None:
     url = await answer_with("/api/v1/nonces", {"nonce": "d" * 64, "expires_at_utc": "x"})
-    nonce = await asyncio.to_thread(choose_nonce, url, CHANGE, "e" * 64)
+    nonce = await asyncio.to_thread(choose_nonce, url, CHANGE, "e" * 64, example_signer())
     assert (nonce.value, nonce.source) == ("d" * 64, "registry")
 
 
@@ -151,10 +152,10 @@ async def test_choose_nonce_takes_the_registrys(answer_with: Answer) -> None:
 async def test_choose_nonce_that_is_none_is_refused(answer_with: Answer, answer: object) -> None:
     url = await answer_with("/api/v1/nonces", answer)
     with pytest.raises(RegistryError, match="gave no nonce"):
-        await asyncio.to_thread(choose_nonce, url, CHANGE, "e" * 64)
+        await asyncio.to_thread(choose_nonce, url, CHANGE, "e" * 64, example_signer())
 
 
 def test_choose_nonce_without_registry_is_local_and_new() -> None:
-    first, second = (choose_nonce(None, CHANGE, "e" * 64) for _ in range(2))
+    first, second = (choose_nonce(None, CHANGE, "e" * 64, example_signer()) for _ in range(2))
     assert first.source == "local"
     assert first.value != second.value

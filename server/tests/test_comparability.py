@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from k3bundle.environment import GpuFacts
 from k3bundle.verdict import RatioInterval, ServingEvidence
 from k3server.adapters.sql.index import SqlIndex
 from k3server.comparability import differences_of_results, independent, reasons_against
@@ -140,3 +141,26 @@ def submission(identity: str | None, signer: str, organisation: str | None = Non
 )
 def test_independent_contributors_share_nothing(one: Any, other: Any, are: bool) -> None:
     assert independent(submission(*one), submission(*other)) is are
+
+
+def on_gpus(made: Submission, *hardware: str | None) -> Submission:
+    gpus = tuple(
+        GpuFacts(name="GPU", memory_bytes=1, compute_capability="9.0", hardware=each)
+        for each in hardware
+    )
+    return replace(made, document=changed(made.document, "environment", gpus=gpus))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "are"),
+    [
+        (("a" * 32, "b" * 32), ("c" * 32, "d" * 32), True),
+        (("a" * 32, "b" * 32), ("d" * 32, "b" * 32), False),
+        # Where a driver gives none, nothing is known to be shared.
+        ((None,), (None,), True),
+    ],
+)
+def test_independent_contributors_share_no_accelerator(mine: Any, theirs: Any, are: bool) -> None:
+    one = on_gpus(submission("github:a", "A"), *mine)
+    other = on_gpus(submission("github:b", "B"), *theirs)
+    assert independent(one, other) is are

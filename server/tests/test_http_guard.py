@@ -138,6 +138,29 @@ class Wire(asyncio.Transport):
         self.reading = False
 
 
+def test_more_connections_read_less_at_once() -> None:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive, send
+
+    async def sizes() -> list[int]:
+        config = Config(application, ws="none", lifespan="off", log_config=None)
+        config.load()
+        make: Any = guarded_protocol(5.0)
+        made, found = [], []
+        for _ in range(200):
+            protocol = make(config=config, server_state=ServerState(), app_state={})
+            protocol.connection_made(Wire())
+            made.append(protocol)
+            found.append(len(protocol.get_buffer(-1)))
+        for protocol in made:
+            protocol.connection_lost(None)
+        return found
+
+    found = asyncio.run(sizes())
+    assert (found[0], found[-1]) == (256 * 1024, 64 * 1024)
+    assert found == sorted(found, reverse=True)
+
+
 async def test_connection_reads_no_further_than_the_application() -> None:
     received: list[int] = []
     turn = asyncio.Semaphore(0)
@@ -161,7 +184,7 @@ async def test_connection_reads_no_further_than_the_application() -> None:
 
     async def arrive(sent: bytes) -> None:
         room = protocol.get_buffer(-1)
-        assert len(room) == 64 * 1024
+        assert len(room) == 256 * 1024
         room[: len(sent)] = sent
         protocol.buffer_updated(len(sent))
         await asyncio.sleep(0.01)

@@ -145,7 +145,10 @@ async def test_submit_unknown_blob_says_to_send_it_first(client: httpx.AsyncClie
 
 async def test_submit_nonce_issued_here_counts_once(real_client: httpx.AsyncClient) -> None:
     plan_digest = json.loads(sealed_bundle()[layout.RUN])["plan_sha256"]
-    asked = await real_client.post("/api/v1/nonces", json={**CLAIM, "plan_sha256": plan_digest})
+    asked = await real_client.post(
+        "/api/v1/nonces",
+        json={**CLAIM, "plan_sha256": plan_digest, "signer": signer_fingerprint()},
+    )
     assert asked.status_code == 201
     nonce = asked.json()["nonce"]
     standings = []

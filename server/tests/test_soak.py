@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from k3server_testing.soak.adding import added, slice_start
 from k3server_testing.soak.full_disk import run_full_disk
 from k3server_testing.soak.kills import run_kills
 from k3server_testing.soak.large_bundle import run_large_bundle
@@ -76,3 +77,17 @@ def test_large_bundle_is_taken_in_parts_within_the_memory_of_its_content(tmp_pat
     assert found.verify_memory_bytes < (120 + 3 * 20) << 20
     assert found.registry_memory_bytes < 150_000_000
     assert 0 < found.speed_ratio < 1
+
+
+def test_slices_of_one_commit_are_added_up_and_others_are_not() -> None:
+    first = {"commit": "a", "kills": 3, "loss": {"lost": 0}, "answers": {"201": 5}, "span_s": 1.0}
+    second = {"commit": "a", "kills": 2, "loss": {"lost": 1}, "answers": {"none": 2}, "span_s": 2.0}
+    both = added(first, second)
+    assert both == {
+        **{"commit": "a", "kills": 5, "loss": {"lost": 1}, "answers": {"201": 5, "none": 2}},
+        **{"span_s": 2.0, "slices": 2},
+    }
+    assert added(both, first)["slices"] == 3
+    assert (slice_start(both), slice_start({"bundles": 7}), slice_start(None)) == (5, 7, 0)
+    with pytest.raises(ValueError, match="a slice of commit a, found one of b"):
+        added(first, {**second, "commit": "b"})

@@ -9,9 +9,11 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from k3bundle.errors import BundleError
 from k3bundle.finding import Finding
@@ -37,7 +39,10 @@ DEFAULT_LIMITS: Final = ArchiveLimits()
 _WINDOW_LOG: Final = 27
 _STEP_BYTES: Final = 1 << 20
 _DAMAGED_STEP_BYTES: Final = 256
+_WORTH_A_THREAD_BYTES: Final = 1 << 20
 _HINT: Final = "Take the bundle file again from where it was made, or make it again with k3-eval."
+
+T = TypeVar("T")
 
 
 def archive_bytes(files: Mapping[str, bytes], limits: ArchiveLimits = DEFAULT_LIMITS) -> bytes:
@@ -142,16 +147,42 @@ def read_archive_bytes(data: bytes, limits: ArchiveLimits = DEFAULT_LIMITS) -> M
     if parts is None:
         why = "Expected the trailer of a bundle file at its end, found none: it is cut short, has "
         raise _framing("the bundle file", why + "bytes added, has a damaged end, or is no bundle.")
-    frame, marks, intact = parts
-    if not intact:
-        raise _damage(frame, marks, limits)
+    frame, marks, is_intact = parts
+    with ThreadPoolExecutor(1) as helper:
+        intact = _beside(helper, len(data), is_intact)
+        try:
+            files = _files(frame, marks, limits, helper)
+        except BundleError:
+            # Where a byte is wrong, which file it is in says more than what the reader met.
+            if intact():
+                raise
+        if not intact():
+            raise _damage(frame, marks, limits)
+    return files
+
+
+def _files(
+    frame: memoryview, marks: tuple[bytes, ...], limits: ArchiveLimits, helper: Executor
+) -> Mapping[str, bytes]:
     source = _Frame(frame, step_bytes=_STEP_BYTES)
-    members = read_ustar(source.read, limits)
-    files = {name: content for name, content in members if content is not None}
+    files: dict[str, bytes] = {}
+    found: list[Callable[[], bytes]] = []
+    for name, content in read_ustar(source.read, limits):
+        if content is not None:
+            files[name] = content
+            found.append(_beside(helper, len(content), partial(mark, name, content)))
     source.refuse_rest()
-    if marks != tuple(mark(name, content) for name, content in files.items()):
+    if marks != tuple(each() for each in found):
         raise _framing("the trailer", "Expected the marks of the files inside, found others.")
     return files
+
+
+def _beside(helper: Executor, size_bytes: int, work: Callable[[], T]) -> Callable[[], T]:
+    """Hash so many bytes; where that takes a while, in a thread, which hashing leaves free."""
+    if size_bytes < _WORTH_A_THREAD_BYTES:
+        done = work()
+        return lambda: done
+    return helper.submit(work).result
 
 
 class _Frame:

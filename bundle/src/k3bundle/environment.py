@@ -16,10 +16,16 @@ class GpuFacts(Record):
     """Total device memory in bytes."""
     compute_capability: str = Field(max_length=16)
     """For example `9.0`."""
+    hardware: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
+    """Digest of the serial identity that the driver gives, equal in every run on this accelerator:
+    a run by somebody else on the same one confirms nothing. The identity cannot be had from it.
+    None where the driver gives none, and in records of earlier versions."""
 
 
 class NodeFacts(Record):
-    """One machine, or several alike. No host or user name, address or serial number is recorded."""
+    """One machine, or several alike. No host or user name, address or serial number is recorded;
+    accelerators have a digest that only tells whether two runs used the same one.
+    """
 
     architecture: str = Field(max_length=40)
     """For example `x86_64`."""

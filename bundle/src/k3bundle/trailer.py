@@ -6,7 +6,7 @@ are little-endian. The digest says that something is damaged, the marks say whic
 is a signature.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -39,7 +39,9 @@ def make_trailer(frame: bytes, marks: Sequence[bytes]) -> bytes:
     return undigested + _digest(frame, undigested)
 
 
-def split_trailer(data: bytes, most_files: int) -> tuple[memoryview, Trailer, bool] | None:
+def split_trailer(
+    data: bytes, most_files: int
+) -> tuple[memoryview, Trailer, Callable[[], bool]] | None:
     """Split a bundle file into zstd frame and trailer.
 
     Args:
@@ -47,7 +49,8 @@ def split_trailer(data: bytes, most_files: int) -> tuple[memoryview, Trailer, bo
         most_files: Largest number of marks that is believed.
 
     Returns:
-        The frame, the marks, and whether the digest fits; None when there is no trailer.
+        The frame, the marks, and what tells whether the digest fits, which takes as long as hashing
+        the file; None when there is no trailer.
     """
     tail = data[-_TAIL_BYTES:]
     count = int.from_bytes(tail[:_COUNT_BYTES], "little")
@@ -62,7 +65,8 @@ def split_trailer(data: bytes, most_files: int) -> tuple[memoryview, Trailer, bo
     marks = tuple(data[start : start + _MARK_BYTES] for start in starts)
     # A view: the frame is nearly the whole file, which may be large.
     frame = memoryview(data)[:at]
-    return frame, marks, _digest(frame, data[at:-_DIGEST_BYTES]) == tail[-_DIGEST_BYTES:]
+    undigested = data[at:-_DIGEST_BYTES]
+    return frame, marks, lambda: _digest(frame, undigested) == tail[-_DIGEST_BYTES:]
 
 
 def _digest(frame: bytes | memoryview, undigested: bytes) -> bytes:

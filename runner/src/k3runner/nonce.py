@@ -9,6 +9,8 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from k3bundle.record import Sha256
+from k3bundle.sign import Signer
+from k3bundle.sshsig import fingerprint
 from k3bundle.subject import ChangeUnderTest
 from k3runner.errors import RegistryError
 
@@ -28,13 +30,16 @@ class Nonce:
     """Who chose it."""
 
 
-def choose_nonce(registry_url: str | None, change: ChangeUnderTest, plan_sha256: str) -> Nonce:
+def choose_nonce(
+    registry_url: str | None, change: ChangeUnderTest, plan_sha256: str, signer: Signer
+) -> Nonce:
     """Asks the registry for a nonce, or draws one when no registry is named.
 
     Args:
         registry_url: Base URL of the registry; None: draw locally.
         change: What the run is for; the registry binds the nonce to it.
         plan_sha256: Digest of the plan; bound too.
+        signer: Key that will sign the bundle; bound too.
 
     Raises:
         RegistryError: A registry was named and gave no nonce.
@@ -47,6 +52,7 @@ def choose_nonce(registry_url: str | None, change: ChangeUnderTest, plan_sha256:
             "pull_request": change.pull_request,
             "commit_sha": change.commit_sha,
             "plan_sha256": plan_sha256,
+            "signer": fingerprint(signer.public_key),
         }
     ).encode()
     request = urllib.request.Request(  # noqa: S310

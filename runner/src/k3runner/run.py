@@ -102,7 +102,7 @@ def run(
     signer = _signer(config, emit)
     facts = _facts(config, change, emit)
     plan = _planned(config, facts.node)
-    nonce = choose_nonce(config.registry_url, change, plan_sha256(plan))
+    nonce = choose_nonce(config.registry_url, change, plan_sha256(plan), signer)
     identity = RunIdentity(
         run_id=secrets.token_hex(16),
         nonce=nonce.value,

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from k3runner.telemetry.nvml import GpuReader, NvmlAbsent, gpu_digest, open_gpus
+from k3runner.telemetry.nvml import (
+    GpuReader,
+    NvmlAbsent,
+    gpu_digest,
+    hardware_digest,
+    open_gpus,
+)
 from k3runner_testing.fake_nvml import FakeGpu, FakeNvml, FakeNvmlError
 
 SALT = "ab" * 32
@@ -73,6 +79,15 @@ def test_neither_uuid_nor_serial_is_in_a_record() -> None:
     assert identity.gpu == gpu_digest(SALT, uuid)
     assert identity.gpu != gpu_digest("cd" * 32, uuid)
     assert (facts.name, facts.compute_capability) == ("NVIDIA GB300", "10.3")
+
+
+def test_an_accelerator_has_one_digest_in_every_run_and_no_other_has_it() -> None:
+    first, second = _reader(FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b")).facts()
+    (again,) = _reader(FakeGpu(uuid="GPU-a")).facts()
+    assert first.hardware == again.hardware == hardware_digest("GPU-a")
+    assert first.hardware != second.hardware
+    (unknown,) = _reader(FakeGpu(uuid="")).facts()
+    assert unknown.hardware is None
 
 
 def test_two_equal_gpus_have_two_digests() -> None:

@@ -67,10 +67,11 @@ def _model_words(document: SubmissionDocument) -> str:
 
 
 def independent(one: Submission, other: Submission) -> bool:
-    """Whether two submissions come from contributors who share no key, name or organisation.
+    """Whether two submissions share no key, name, organisation or accelerator.
 
-    Somebody must be known to stand behind each. Serial numbers of hardware are never recorded in a
-    bundle, so two contributors on one machine cannot be told from two on two.
+    Somebody must be known to stand behind each. Accelerators are known by the digests of their
+    serial identities; where a bundle has none, as on a machine without a GPU, two contributors on
+    one machine cannot be told from two on two.
     """
     names = one.row.identity, other.row.identity
     organisations = one.row.organisation, other.row.organisation
@@ -80,7 +81,13 @@ def independent(one: Submission, other: Submission) -> bool:
         and not _same_owner(*names)
         and one.document.signer_fingerprint != other.document.signer_fingerprint
         and (organisations[0] is None or organisations[0] != organisations[1])
+        and not _hardware(one) & _hardware(other)
     )
+
+
+def _hardware(submission: Submission) -> frozenset[str]:
+    gpus = submission.document.environment.gpus
+    return frozenset(gpu.hardware for gpu in gpus if gpu.hardware is not None)
 
 
 def _same_owner(one: str | None, other: str | None) -> bool:

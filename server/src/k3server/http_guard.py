@@ -10,7 +10,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["SECURITY_HEADERS", "SecurityHeaders", "guarded_protocol"]
 
-_READ_BYTES: Final = 64 * 1024
+_LEAST_READ_BYTES: Final = 64 * 1024
+_MOST_READ_BYTES: Final = 256 * 1024
+_READ_TOGETHER_BYTES: Final = 1024 * 1024
 
 SECURITY_HEADERS: Final[dict[str, str]] = {
     "Content-Security-Policy": (
@@ -34,22 +36,27 @@ def guarded_protocol(header_timeout_s: float) -> type[asyncio.Protocol]:
     from the opening of the connection, and for later requests from their first byte.
 
     All connections read into one buffer, and none reads again before the application took what
-    came. Left alone, each of two hundred uploads that wait for the disk would hold half a MiB.
+    came. Left alone, each of two hundred uploads that wait for the disk would hold half a MiB; the
+    more connections are open, the less is read at once.
     """
     # One thread reads, and what it read is copied before the next connection has its turn.
-    read_into = memoryview(bytearray(_READ_BYTES))
+    read_into = memoryview(bytearray(_MOST_READ_BYTES))
+    connections = 0
 
     class GuardedProtocol(H11Protocol, asyncio.BufferedProtocol):
         _late: asyncio.TimerHandle | None = None
 
         def get_buffer(self, sizehint: int) -> memoryview:
             del sizehint
-            return read_into
+            share = _READ_TOGETHER_BYTES // max(1, connections)
+            return read_into[: max(_LEAST_READ_BYTES, min(_MOST_READ_BYTES, share))]
 
         def buffer_updated(self, nbytes: int) -> None:
             self.data_received(bytes(read_into[:nbytes]))
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            nonlocal connections
+            connections += 1
             super().connection_made(transport)
             self._start_clock()
 
@@ -64,6 +71,8 @@ def guarded_protocol(header_timeout_s: float) -> type[asyncio.Protocol]:
                 self._start_clock()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            nonlocal connections
+            connections -= 1
             self._stop_clock()
             super().connection_lost(exc)
 

@@ -17,6 +17,7 @@ from typing import Literal
 from starlette.concurrency import run_in_threadpool
 
 from k3bundle.subject import ChangeUnderTest
+from k3server.body_room import BodyRoom
 from k3server.comparability import differences_of_results, independent
 from k3server.errors import Problem, PublicError
 from k3server.identification import Caller, Identification
@@ -28,8 +29,6 @@ from k3server.trust import LADDER, NonceTicket
 
 __all__ = ["Claim", "Intake"]
 
-# With pieces of 1 MiB, two hundred uploads at once took 700 MB of memory.
-_PIECE_BYTES = 16 * 1024
 _PEERS = 200
 """Runs of the same plan that are looked through for one that agrees, the newest first."""
 
@@ -67,6 +66,7 @@ class Intake:
         self._draw_nonce = draw_nonce
         self._turns = asyncio.Semaphore(settings.verify_processes)
         self._waiting = 0
+        self._room = BodyRoom()
 
     @property
     def waiting(self) -> int:
@@ -89,7 +89,7 @@ class Intake:
         try:
             incoming = await run_in_threadpool(self._store.begin, sha256)
             try:
-                async with aclosing(_larger(pieces)) as larger:
+                async with aclosing(_larger(pieces, self._room)) as larger:
                     async for piece in larger:
                         await run_in_threadpool(incoming.write, piece)
                 # First said to be wanted, then stored: garbage collection never sees it between.
@@ -143,8 +143,10 @@ class Intake:
         witnessed = await run_in_threadpool(self._find_witnesses, added.submission)
         return Added(witnessed, created=added.created)
 
-    async def issue_nonce(self, change: ChangeUnderTest, plan_sha256: str) -> NonceTicket:
-        """Draw a nonce for a run of this plan on this change."""
+    async def issue_nonce(
+        self, change: ChangeUnderTest, plan_sha256: str, signer: str
+    ) -> NonceTicket:
+        """Draw a nonce for a run of this plan on this change, to be signed by this key."""
         now = self._clock.now()
         ticket = NonceTicket(
             nonce=self._draw_nonce(),
@@ -152,6 +154,7 @@ class Intake:
             plan_sha256=plan_sha256,
             issued_at=now,
             expires_at=now + timedelta(seconds=self._settings.nonce_lifetime_s),
+            signer=signer,
         )
         await run_in_threadpool(self._index.issue_nonce, ticket)
         return ticket
@@ -228,17 +231,17 @@ def _refusal(refused: Refused) -> PublicError:
     return PublicError(Problem(422, refused.title, detail, findings=refused.findings))
 
 
-async def _larger(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Join small pieces, so that a thread is asked once per 16 KiB and not once per packet."""
-    buffer = bytearray()
-    async for piece in pieces:
-        if not buffer and len(piece) >= _PIECE_BYTES:
-            # Passed on without a copy.
-            yield piece
-            continue
-        buffer += piece
-        if len(buffer) >= _PIECE_BYTES:
-            yield bytes(buffer)
-            buffer.clear()
-    if buffer:
-        yield bytes(buffer)
+async def _larger(pieces: AsyncGenerator[bytes], room: BodyRoom) -> AsyncGenerator[bytes]:
+    """Join small pieces, so that a thread is not asked once per packet."""
+    held: list[bytes] = []
+    size = 0
+    with room.body():
+        async for piece in pieces:
+            held.append(piece)
+            size += len(piece)
+            if size >= room.piece_bytes:
+                yield held[0] if len(held) == 1 else b"".join(held)
+                held.clear()
+                size = 0
+        if held:
+            yield b"".join(held)

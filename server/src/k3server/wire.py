@@ -81,6 +81,8 @@ class NonceRequest(Record):
     """Full SHA of the commit that will be evaluated."""
     plan_sha256: Sha256
     """Digest of the plan that will be run."""
+    signer: str = Field(pattern=r"^SHA256:[A-Za-z0-9+/]{43}$")
+    """Fingerprint of the key that will sign the bundle; under another key the nonce is foreign."""
 
     def change(self) -> ChangeUnderTest:
         """The change that is named."""
@@ -220,7 +222,8 @@ class ComparisonAnswer(Record):
     disagreements: tuple[str, ...]
     """Why not, in sentences."""
     independent: bool
-    """Whether they come from contributors who share no key, identity or organisation."""
+    """Whether they come from contributors who share no key, identity, organisation or
+    accelerator."""
     one: SubmissionAnswer
     """The first submission."""
     other: SubmissionAnswer

@@ -14,8 +14,8 @@ from k3server.adapters.sql.index import SqlIndex
 from k3server.document import summarise
 from k3server.ports import SubmissionIndex
 from k3server.submission import NewSubmission
-from k3server.trust import NonceStanding, NonceTicket
-from k3server_testing.example_document import example_document
+from k3server.trust import Attribution, NonceStanding, NonceTicket
+from k3server_testing.example_document import EXAMPLE_FINGERPRINT, example_document
 from k3server_testing.fixed_clock import FixedClock
 
 NOW = FixedClock().now()
@@ -47,7 +47,7 @@ def with_nonce(number: int, at: datetime = NOW) -> NewSubmission:
 
 def ticket(change: ChangeUnderTest = CHANGE) -> NonceTicket:
     plan = example_document().manifest.run.plan_sha256
-    return NonceTicket(NONCE, change, plan, NOW, NOW + timedelta(hours=1))
+    return NonceTicket(NONCE, change, plan, NOW, NOW + timedelta(hours=1), EXAMPLE_FINGERPRINT)
 
 
 def test_add_then_get_returns_everything(index: SubmissionIndex) -> None:
@@ -127,6 +127,36 @@ def test_add_second_use_of_a_nonce_is_reuse(index: SubmissionIndex) -> None:
     index.issue_nonce(ticket())
     standings = [index.add(with_nonce(n)).submission.row.nonce_standing for n in (1, 2, 1)]
     assert standings == ["issued-here", "reused", "issued-here"]
+
+
+def test_nonce_of_another_key_is_foreign_and_the_level_stays_low(index: SubmissionIndex) -> None:
+    index.issue_nonce(replace(ticket(), signer="SHA256:" + "B" * 43))
+    known = Attribution("github:alice", "signed")
+    foreign = index.add(replace(with_nonce(1), attribution=known)).submission.row
+    assert (foreign.nonce_standing, foreign.trust, foreign.space) == (
+        "foreign",
+        "self-reported",
+        "main",
+    )
+
+
+def test_run_with_a_reused_nonce_witnesses_nothing(index: SubmissionIndex) -> None:
+    index.issue_nonce(ticket())
+    one, other, third = (
+        index.add(replace(made, attribution=Attribution(name, "signed"))).submission.row
+        for made, name in (
+            (with_nonce(1), "github:a"),
+            (with_nonce(2), "github:b"),
+            (new(3), "github:c"),
+        )
+    )
+    index.add_witness(one.bundle_sha256, other.bundle_sha256, NOW)
+    levels = [index.get(row.bundle_sha256) for row in (one, other)]
+    assert [found and found.row.trust for found in levels] == ["signed", "self-reported"]
+    index.add_witness(one.bundle_sha256, third.bundle_sha256, NOW)
+    found = index.get(one.bundle_sha256)
+    assert found is not None
+    assert found.row.trust == "reproduced"
 
 
 def test_issue_nonce_twice_is_refused(index: SubmissionIndex) -> None:

@@ -11,11 +11,13 @@ import sqlalchemy as sa
 from k3server.adapters.sql.database import Database, make_engine
 from k3server.adapters.sql.index import SqlIndex
 from k3server.adapters.sql.schema import SCHEMA_VERSION, upgrade
-from k3server.adapters.sql.tables import METADATA
+from k3server.adapters.sql.tables import METADATA, listings, submissions
 from k3server.document import SubmissionDocument
 from k3server.errors import MachineError
+from k3server_testing.fixed_clock import FixedClock
 from k3server_testing.services.postgresql import PostgresqlServer
 
+NOW = FixedClock().now()
 RELEASED = sorted((Path(__file__).parent / "released").glob("*.sql"))
 
 
@@ -78,6 +80,35 @@ def test_upgrade_from_every_version_ends_in_the_same_schema(url: sa.URL, version
         upgraded = schema_of(connection)
     engine.dispose()
     assert {table.name for table in METADATA.sorted_tables} <= set(upgraded)
+
+
+def test_upgrade_lowers_the_trust_of_bad_nonces(url: sa.URL) -> None:
+    engine = make_engine(url).execution_options(writing=True)
+    with engine.begin() as connection:
+        upgrade(connection, target=6)
+        for number, standing in enumerate(("local", "foreign", "reused", "expired"), start=1):
+            _add_signed(connection, f"{number:064x}", standing)
+        upgrade(connection)
+        found = connection.execute(sa.text("SELECT trust FROM listings ORDER BY sequence")).all()
+    engine.dispose()
+    assert [row[0] for row in found] == ["signed", *["self-reported"] * 3]
+
+
+def _add_signed(connection: sa.Connection, digest: str, standing: str) -> None:
+    """A submission with these fields, as version 6 has them."""
+    row = {
+        **dict.fromkeys(("bundle_sha256", "blob_sha256"), digest),
+        **dict.fromkeys(("repository", "repository_key"), "example/engine"),
+        **{"blob_size_bytes": 1, "pull_request": 7, "commit_sha": "ab" * 20, "trust": "signed"},
+        **{"nonce_standing": standing, "received_at_utc": NOW, "summary": "{}", "document": "{}"},
+    }
+    sequence = connection.execute(
+        submissions.insert().values(row).returning(submissions.c.sequence)
+    ).scalar_one()
+    shared = {name: row[name] for name in row if name in listings.c}
+    more = dict.fromkeys(("status", "tier", "subject", "plan_sha256", "signer"), "x")
+    listing = {**shared, **more, "sequence": sequence, "space": "main", "state": "visible"}
+    connection.execute(listings.insert().values(listing))
 
 
 def test_tables_in_statements_are_those_of_the_migrations(url: sa.URL) -> None:

@@ -11,13 +11,14 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from k3server_testing.example_document import example_document
+from k3server_testing.example_document import EXAMPLE_FINGERPRINT, example_document
 from k3server_testing.registry import PUBLIC_URL, Registry
 
 ROUTES = ("/api/v1/submissions", "/api/v1/nonces")
 CLAIM: dict[str, Any] = {
     "blob_sha256": "ab" * 32,
     "plan_sha256": "ab" * 32,
+    "signer": EXAMPLE_FINGERPRINT,
     **example_document().manifest.change.model_dump(),
 }
 JSON_VALUES = st.recursive(

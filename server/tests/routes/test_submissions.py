@@ -1,6 +1,7 @@
 import asyncio
 
 import httpx
+import pytest
 
 from k3bundle.subject import ChangeUnderTest
 from k3server.errors import ProblemFinding
@@ -144,11 +145,24 @@ async def test_queries_find_by_pull_request_and_commit(registry: Registry) -> No
     assert "full commit SHA" in short.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["07", "7.0", "+7", "7_0", "7?before=1.0", "7?before=01", "7?before=", "7?before=1&before=2"],
+)
+async def test_parameter_in_another_form_or_twice_is_refused(
+    client: httpx.AsyncClient, address: str
+) -> None:
+    answer = await client.get(f"/api/v1/repositories/example/engine/pulls/{address}")
+    assert answer.status_code == 422
+    (finding,) = answer.json()["findings"]
+    assert finding["code"] == "request-invalid"
+
+
 async def test_nonce_is_drawn_anew_and_expires(
     client: httpx.AsyncClient, registry: Registry
 ) -> None:
     change = example_document().manifest.change.model_dump()
-    body = {**change, "plan_sha256": "cd" * 32}
+    body = {**change, "plan_sha256": "cd" * 32, "signer": EXAMPLE_FINGERPRINT}
     first = await client.post("/api/v1/nonces", json=body)
     second = await client.post("/api/v1/nonces", json=body)
     assert first.status_code == second.status_code == 201

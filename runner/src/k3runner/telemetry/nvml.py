@@ -11,7 +11,14 @@ from k3bundle.telemetry import GpuIdentity, GpuSample
 from k3runner.telemetry.nvml_fabric import GpuFabric, read_fabric
 from k3runner.visible import one_line
 
-__all__ = ["GpuReader", "NvmlAbsent", "NvmlLibrary", "gpu_digest", "open_gpus"]
+__all__ = [
+    "GpuReader",
+    "NvmlAbsent",
+    "NvmlLibrary",
+    "gpu_digest",
+    "hardware_digest",
+    "open_gpus",
+]
 
 Value = TypeVar("Value")
 _CLOCK_SM: Final = 1
@@ -23,6 +30,7 @@ _ECC_VOLATILE: Final = 0
 """Constants of nvml.h, which the library also has under longer names."""
 _MILLI: Final = 1e-3
 _DIGEST_DIGITS: Final = 16
+_HARDWARE_DIGITS: Final = 32
 
 
 class NvmlLibrary(Protocol):
@@ -92,7 +100,7 @@ class GpuReader:
         return tuple(read_fabric(self._library, device.handle) for device in self._devices)
 
     def facts(self) -> tuple[GpuFacts, ...]:
-        """What the accelerators are, without anything that names one of them."""
+        """What the accelerators are; of a serial identity only a digest."""
         return tuple(self._facts(device) for device in self._devices)
 
     def identities(self, salt: str) -> tuple[GpuIdentity, ...]:
@@ -122,6 +130,7 @@ class GpuReader:
             name=device.name[:160],
             memory_bytes=0 if memory is None else int(memory.total),
             compute_capability="unknown" if capability is None else "{}.{}".format(*capability),
+            hardware=hardware_digest(device.uuid) if device.uuid else None,
         )
 
     def _read(self, device: _Device) -> tuple[GpuSample, tuple[str, ...]]:
@@ -209,6 +218,15 @@ def gpu_digest(salt: str, uuid: str) -> str:
         uuid: UUID that the driver gives.
     """
     return hashlib.sha256(f"{salt}:{uuid}".encode()).hexdigest()[:_DIGEST_DIGITS]
+
+
+def hardware_digest(uuid: str) -> str:
+    """What tells whether two runs used one accelerator: the same in every run, unlike `gpu_digest`.
+
+    Args:
+        uuid: UUID that the driver gives; random enough that nobody guesses it from its digest.
+    """
+    return hashlib.sha256(f"k3-eval accelerator:{uuid}".encode()).hexdigest()[:_HARDWARE_DIGITS]
 
 
 def _installed() -> NvmlLibrary | NvmlAbsent:

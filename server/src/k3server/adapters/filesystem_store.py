@@ -12,15 +12,22 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Final, Literal
 
 from k3server.adapters.full_disk import full_is_told
 from k3server.ports import DigestMismatchError, StoredBlob, StoreFullError
 
 __all__ = ["FilesystemStore"]
+
+_HELPERS: Final = 2
+_LARGE_PIECE_BYTES: Final = 256 * 1024
+"""Pieces that are worth hashing in another thread while they are written."""
+_FORCED_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of one file that are forced to disk while further ones are written."""
 
 
 class FilesystemStore:
@@ -34,6 +41,7 @@ class FilesystemStore:
         """
         self._incoming = folder / "incoming"
         self._cas = folder / "cas"
+        self._helpers = ThreadPoolExecutor(_HELPERS, thread_name_prefix="k3-store")
         for each in (self._incoming, self._cas):
             each.mkdir(parents=True, exist_ok=True)
         _force_to_disk(folder)
@@ -47,7 +55,8 @@ class FilesystemStore:
         """Start to receive a blob."""
         with full_is_told():
             descriptor, name = tempfile.mkstemp(dir=self._incoming, prefix=f"{sha256[:16]}-")
-        return _IncomingFile(os.fdopen(descriptor, "wb"), Path(name), self._path(sha256), sha256)
+        file = os.fdopen(descriptor, "wb")
+        return _IncomingFile(file, Path(name), self._path(sha256), sha256, self._helpers)
 
     def size(self, sha256: str) -> int | None:
         """Size of a stored blob in bytes; None when it is not there."""
@@ -106,30 +115,53 @@ class FilesystemStore:
 class _IncomingFile:
     """A file in incoming/ that becomes a name in cas/."""
 
-    def __init__(self, file: BinaryIO, path: Path, target: Path, sha256: str) -> None:
+    def __init__(
+        self, file: BinaryIO, path: Path, target: Path, sha256: str, helpers: Executor
+    ) -> None:
         self._file = file
         self._path = path
         self._target = target
         self._expected = sha256
         self._hash = hashlib.sha256()
+        self._helpers = helpers
+        self._hashing: Future[None] | None = None
+        self._forcing: Future[None] | None = None
+        self._unforced = 0
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        self._hash.update(data)
+        _await(self._hashing)
+        if len(data) >= _LARGE_PIECE_BYTES:
+            self._hashing = self._helpers.submit(self._hash.update, data)
+        else:
+            self._hashing = None
+            self._hash.update(data)
         try:
             with full_is_told():
                 self._file.write(data)
+                self._force(len(data))
         except (OSError, StoreFullError):
             self.discard()
             raise
 
+    def _force(self, written: int) -> None:
+        """Have the disk at work while more is coming, and not only at the end."""
+        self._unforced += written
+        if self._unforced >= _FORCED_BYTES and (self._forcing is None or self._forcing.done()):
+            # What the last one met, for example a full disk, the next one would not be told again.
+            _await(self._forcing)
+            self._forcing = self._helpers.submit(os.fdatasync, self._file.fileno())
+            self._unforced = 0
+
     def commit(self) -> Literal["created", "existing"]:
         """Check the digest, force the content to disk, then make the name visible."""
+        _await(self._hashing)
         found = self._hash.hexdigest()
         try:
             if found != self._expected:
                 raise DigestMismatchError(self._expected, found)
             with full_is_told():
+                _await(self._forcing)
                 self._file.flush()
                 os.fchmod(self._file.fileno(), 0o444)
                 os.fsync(self._file.fileno())
@@ -139,6 +171,9 @@ class _IncomingFile:
 
     def discard(self) -> None:
         """Close and remove the file in incoming/."""
+        # The helper's descriptor must not become another file's.
+        with suppress(OSError):
+            _await(self._forcing)
         # Closing flushes; on a full disk that fails again, and the bytes are unwanted anyway.
         with suppress(OSError):
             self._file.close()
@@ -155,6 +190,11 @@ class _IncomingFile:
         finally:
             _force_to_disk(shard)
         return "created"
+
+
+def _await(work: Future[None] | None) -> None:
+    if work is not None:
+        work.result()
 
 
 def _force_to_disk(folder: Path) -> None:

@@ -25,12 +25,13 @@ def nonce_routes(services: Services) -> APIRouter:
             pull_request=12345,
             commit_sha="0123456789abcdef0123456789abcdef01234567",
             plan_sha256="cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd",
+            signer="SHA256:uNiVztksCsDhcc0u9e8BrrNXVNLGtE2P4t1mMGzYfBY",
         ),
     )
     async def issue_nonce(request: Request) -> NonceAnswer:
-        """A nonce for one run of one plan on one change."""
+        """A nonce for one run of one plan on one change by the owner of one key."""
         asked = await read_record(request, services.settings, NonceRequest)
-        ticket = await services.intake.issue_nonce(asked.change(), asked.plan_sha256)
+        ticket = await services.intake.issue_nonce(asked.change(), asked.plan_sha256, asked.signer)
         return nonce_answer(ticket)
 
     return router

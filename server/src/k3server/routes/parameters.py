@@ -1,10 +1,13 @@
 """Parameters that several routes take, with their patterns."""
 
+import re
 from typing import Annotated, Any, Final
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
+from pydantic import BeforeValidator
 
 from k3bundle.record import MAX_SAFE_INTEGER, Record
+from k3server.complaint import invalid_request
 from k3server.wire import ProblemAnswer
 
 __all__ = [
@@ -15,10 +18,25 @@ __all__ = [
     "PullRequest",
     "RepositoryPart",
     "WantedId",
+    "WholeNumber",
     "json_body",
+    "named_once",
     "problem_schemas",
     "problems",
 ]
+
+_WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,15}")
+
+
+def _whole(value: object) -> object:
+    """Refuse `1.0`, `+1`, `01` and `1_0`, which pydantic alone reads as numbers."""
+    if isinstance(value, str) and _WHOLE.fullmatch(value) is None:
+        raise ValueError("not a whole number in its one form")
+    return value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole)]
+"""A number in an address, which has one form."""
 
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="A SHA-256.")]
 """A digest in the path."""
@@ -29,7 +47,7 @@ Owner = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,38}$")]
 RepositoryPart = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
 """Name of a repository, without its owner."""
 
-PullRequest = Annotated[int, Path(ge=1, le=10_000_000)]
+PullRequest = Annotated[WholeNumber, Path(ge=1, le=10_000_000)]
 """Number of a pull request."""
 
 Commit = Annotated[str, Path(pattern=r"^[0-9a-f]{40}$", description="A full commit SHA.")]
@@ -39,7 +57,7 @@ WantedId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="Id on the
 """Something on the board."""
 
 Before = Annotated[
-    int | None,
+    WholeNumber | None,
     Query(ge=1, le=MAX_SAFE_INTEGER, description="Only submissions older than this sequence."),
 ]
 """Cursor of a list."""
@@ -59,6 +77,20 @@ _WORDS: Final[dict[int, str]] = {
     503: "The registry is busy or lacks its database or store; Retry-After says when to come back.",
     507: "The disk is full; nothing was kept.",
 }
+
+
+async def named_once(request: Request) -> None:
+    """A dependency: refuse a query that gives a name twice, which readers understand differently.
+
+    Raises:
+        PublicError: It does (422).
+    """
+    names = [name for name, _ in request.query_params.multi_items()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise invalid_request(
+            [{"loc": ("query", name), "type": "twice", "input": list(names)} for name in twice]
+        )
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """`/api/v1/repositories/...`: the submissions of a pull request or a commit."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.concurrency import run_in_threadpool
 
 from k3server.routes.parameters import (
@@ -9,6 +9,7 @@ from k3server.routes.parameters import (
     Owner,
     PullRequest,
     RepositoryPart,
+    named_once,
     problems,
 )
 from k3server.services import Services
@@ -20,7 +21,10 @@ __all__ = ["query_routes"]
 def query_routes(services: Services) -> APIRouter:
     """The routes, bound to the parts of one application."""
     router = APIRouter(
-        prefix="/api/v1/repositories/{owner}/{name}", tags=["queries"], responses=problems(422)
+        prefix="/api/v1/repositories/{owner}/{name}",
+        tags=["queries"],
+        responses=problems(422),
+        dependencies=[Depends(named_once)],
     )
     limit = services.settings.page_size
     url = services.settings.public_url

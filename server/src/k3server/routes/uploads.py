@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from k3server.errors import Problem, PublicError
 from k3server.request_body import content_length, pieces_of, read_record
-from k3server.routes.parameters import json_body, problems
+from k3server.routes.parameters import WholeNumber, json_body, problems
 from k3server.services import Services
 from k3server.upload_intake import UploadState
 from k3server.wire import BlobAnswer, UploadAnswer, UploadRequest
@@ -17,7 +17,7 @@ from k3server.wire import BlobAnswer, UploadAnswer, UploadRequest
 __all__ = ["upload_routes"]
 
 UploadId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="Id of an upload.")]
-PartNumber = Annotated[int, Path(ge=1, le=100_000, description="Number of a part, from 1.")]
+PartNumber = Annotated[WholeNumber, Path(ge=1, le=100_000, description="Number of a part, from 1.")]
 
 _DIGEST: Final = re.compile(r"^\s*sha-256=:([A-Za-z0-9+/=]{44}):\s*$")
 _DIGEST_BYTES: Final = 32

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 __all__ = ["main"]
 
-_LOOKS: Final = (("light", 1280), ("dark", 1280), ("light", 390))
+_LOOKS: Final = (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390))
 _HEIGHT: Final = 900
 _RULES: Final = {
     "runOnly": {

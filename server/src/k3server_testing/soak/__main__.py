@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from k3server_testing.soak.adding import added, slice_start
 from k3server_testing.soak.full_disk import run_full_disk
 from k3server_testing.soak.kills import run_kills
 from k3server_testing.soak.large_bundle import run_large_bundle
@@ -51,21 +52,28 @@ def main(arguments: list[str] | None = None) -> int:
         Exit status.
     """
     chosen = _flags().parse_args(arguments)
-    parts = _parts(chosen)
     for name in chosen.only or _PARTS:
-        folder = Path(tempfile.mkdtemp(prefix=f"k3-soak-{name}-"))
+        earlier = _results(chosen.out).get(name) if chosen.add else None
+        part = _parts(chosen, first=slice_start(earlier))[name]
+        folder = chosen.data or Path(tempfile.mkdtemp(prefix=f"k3-soak-{name}-"))
         started = time.monotonic()
         try:
-            found = asdict(parts[name](folder / "data"))
+            found = asdict(part(folder / "data"))
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if chosen.data is None:
+                shutil.rmtree(folder, ignore_errors=True)
         result = {**found, **_birth(chosen.commit, time.monotonic() - started)}
         sys.stderr.write(f"{name}: {json.dumps(result)}\n")
         # Read again each time: another process may run other parts meanwhile.
-        results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
-        results[name] = result
+        results = _results(chosen.out)
+        results[name] = result if earlier is None else added(earlier, result)
         chosen.out.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     return 0
+
+
+def _results(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -73,6 +81,10 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="file of the results")
     parser.add_argument("--commit", default="unknown", help="what was measured")
     parser.add_argument("--only", action="append", choices=_PARTS, help="repeatable")
+    parser.add_argument("--data", type=Path, help="folder that stays; pages are filled in once")
+    parser.add_argument(
+        "--add", action="store_true", help="add kills or malformed bundles to those in the file"
+    )
     parser.add_argument("--uploads", type=int, default=200)
     parser.add_argument("--upload-mib", type=int, default=50)
     parser.add_argument("--kills", type=int, default=200, help="on each stack")
@@ -89,8 +101,9 @@ def _flags() -> argparse.ArgumentParser:
     return parser
 
 
-def _parts(chosen: argparse.Namespace) -> dict[str, Callable[[Path], Any]]:
-    kills = partial(run_kills, kills=chosen.kills, seed=_SEED, within_s=60 * chosen.kill_minutes)
+def _parts(chosen: argparse.Namespace, *, first: int) -> dict[str, Callable[[Path], Any]]:
+    within_s = 60 * chosen.kill_minutes
+    kills = partial(run_kills, kills=chosen.kills, seed=_SEED + first, within_s=within_s)
     outages = partial(run_outages, outages=chosen.outages, seed=_SEED)
     full_disk = partial(run_full_disk, rounds=chosen.full_disks, seed=_SEED)
     return {
@@ -113,6 +126,7 @@ def _parts(chosen: argparse.Namespace) -> dict[str, Callable[[Path], Any]]:
             run_malformed,
             count=chosen.malformed,
             sent=chosen.malformed_sent,
+            first=first,
             processes=len(os.sched_getaffinity(0)),
         ),
     }

@@ -23,7 +23,7 @@ from k3server_testing.example_document import example_document
 from k3server_testing.fixed_clock import FixedClock
 from k3server_testing.process import RegistryProcess
 
-__all__ = ["PageResult", "run_pages"]
+__all__ = ["PageResult", "fill", "run_pages"]
 
 _OWN: Final = "@own@"
 _BATCH: Final = 1000
@@ -55,9 +55,16 @@ class PageResult:
 
 
 def run_pages(folder: Path, *, count: int, requests: int, seed: int) -> PageResult:
-    """Fill an index with `count` submissions and ask for pages."""
-    folder.mkdir(parents=True, exist_ok=True)
-    ids = _fill(folder / "registry.sqlite3", count)
+    """Ask for pages of a registry with `count` submissions.
+
+    Args:
+        folder: Of the registry; filled unless it was before.
+        count: Submissions.
+        requests: Per page.
+        seed: Of the addresses.
+    """
+    fill(folder, count)
+    ids = _ids(count)
     draw = random.Random(seed)  # noqa: S311
     addresses: dict[str, Callable[[], str]] = {
         "front": lambda: "/",
@@ -105,18 +112,27 @@ def _p99(found: list[float]) -> float:
     return sorted(found)[min(len(found) - 1, int(0.99 * len(found)))]
 
 
-def _fill(path: Path, count: int) -> list[str]:
-    """Rows as the registry would have written them, but many in each transaction."""
+def _ids(count: int) -> list[str]:
+    return [sha256_hex(number.to_bytes(8, "big")) for number in range(count)]
+
+
+def fill(folder: Path, count: int) -> None:
+    """Rows as the registry would have written them, but many in each transaction.
+
+    Takes minutes, so that it is done before a machine is asked to be quiet.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     document = example_document()
-    ids = [sha256_hex(number.to_bytes(8, "big")) for number in range(count)]
-    database = Database.in_file(path)
-    for start in range(0, count, _BATCH):
+    ids = _ids(count)
+    database = Database.in_file(folder / "registry.sqlite3")
+    with database.reading() as connection:
+        there = connection.execute(sa.select(sa.func.count()).select_from(listings)).scalar_one()
+    for start in range(there, count, _BATCH):
         rows = list(_rows(document, ids[start : start + _BATCH], start))
         with database.writing() as connection:
             connection.execute(sa.insert(submissions), [row for row, _ in rows])
             connection.execute(sa.insert(listings), [row for _, row in rows])
     database.close()
-    return ids
 
 
 def _rows(

@@ -149,15 +149,17 @@ class SqlIndex:
         if repository is not None:
             wanted.append(listings.c.repository_key == repository.lower())
         if digest_prefix is not None:
-            # A range and not LIKE: an index serves it, and nothing in the text is a wildcard.
-            wanted.append(
-                sa.or_(
-                    *(
-                        sa.and_(column >= digest_prefix, column < f"{digest_prefix}g")
-                        for column in (listings.c.bundle_sha256, listings.c.commit_sha)
+            # Ranges and not LIKE: an index serves each, and nothing in the text is a wildcard. As
+            # one condition with OR, the planner would look through everything in order of arrival.
+            found = sa.union(
+                *(
+                    sa.select(listings.c.sequence).where(
+                        column >= digest_prefix, column < f"{digest_prefix}g"
                     )
+                    for column in (listings.c.bundle_sha256, listings.c.commit_sha)
                 )
             )
+            wanted.append(listings.c.sequence.in_(found))
         if subject is not None:
             wanted.append(sa.func.lower(listings.c.subject) == subject.lower())
         return self._page((*wanted, *_shown(None)), limit, None)
@@ -206,6 +208,7 @@ class SqlIndex:
             "plan_sha256": ticket.plan_sha256,
             "issued_at_utc": ticket.issued_at,
             "expires_at_utc": ticket.expires_at,
+            "signer": ticket.signer,
         }
         with self._database.writing() as connection:
             if not insert_new(connection, nonces, values):
@@ -299,6 +302,7 @@ def _judge_nonce(connection: sa.Connection, new: NewSubmission) -> NonceStanding
     return nonce_standing(
         run,
         new.document.manifest.change,
+        new.document.signer_fingerprint,
         ticket=None if found is None else _ticket(found),
         used_by_another=used is not None,
         received_at=new.received_at,
@@ -312,6 +316,7 @@ def _ticket(row: Mapping[Any, Any]) -> NonceTicket:
         plan_sha256=row["plan_sha256"],
         issued_at=row["issued_at_utc"],
         expires_at=row["expires_at_utc"],
+        signer=row["signer"],
     )
 
 

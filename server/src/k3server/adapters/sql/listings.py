@@ -5,9 +5,9 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from k3server.adapters.sql.outbox import note_in
-from k3server.adapters.sql.tables import acts, attributions, listings, witnesses
+from k3server.adapters.sql.tables import acts, attributions, listings, submissions, witnesses
 from k3server.submission import NewSubmission
-from k3server.trust import LADDER, State, TrustLevel, highest
+from k3server.trust import LADDER, NonceStanding, State, lowers_trust, trust_level
 
 __all__ = ["first_listing", "note_submission", "refresh"]
 
@@ -45,11 +45,12 @@ def refresh(connection: sa.Connection, bundle_sha256: str) -> None:
     vouched = connection.execute(
         sa.select(attributions).where(own).order_by(attributions.c.sequence)
     ).all()
-    levels: list[TrustLevel] = [row.trust for row in vouched]
-    if vouched and _has_witness(connection, bundle_sha256):
-        levels.append("reproduced")
-    if _last(connection, bundle_sha256, ("audit", "unaudit"))[0] == "audit":
-        levels.append("audited")
+    level = trust_level(
+        [row.trust for row in vouched],
+        _standing(connection, bundle_sha256),
+        witnessed=_has_witness(connection, bundle_sha256),
+        audited=_last(connection, bundle_sha256, ("audit", "unaudit"))[0] == "audit",
+    )
     action, reason = _last(connection, bundle_sha256, tuple(_STATES))
     state = _STATES.get(action, "visible")
     first = vouched[0] if vouched else None
@@ -58,7 +59,7 @@ def refresh(connection: sa.Connection, bundle_sha256: str) -> None:
         .where(listings.c.bundle_sha256 == bundle_sha256)
         .values(
             space="main" if vouched else "playground",
-            trust=highest(levels),
+            trust=level,
             identity=None if first is None else first.identity,
             organisation=None if first is None else first.organisation,
             state=state,
@@ -77,17 +78,26 @@ def note_submission(connection: sa.Connection, bundle_sha256: str, at: datetime)
         note_in(connection, row.repository_key, row.pull_request, at)
 
 
+def _standing(connection: sa.Connection, bundle_sha256: str) -> NonceStanding:
+    statement = sa.select(submissions.c.nonce_standing).where(
+        submissions.c.bundle_sha256 == bundle_sha256
+    )
+    standing: NonceStanding = connection.execute(statement).scalar_one()
+    return standing
+
+
 def _has_witness(connection: sa.Connection, bundle_sha256: str) -> bool:
-    standing = (
-        sa.select(witnesses.c.witness_sha256)
-        .join(listings, listings.c.bundle_sha256 == witnesses.c.witness_sha256)
+    counts = (
+        sa.select(submissions.c.nonce_standing)
+        .join_from(witnesses, listings, listings.c.bundle_sha256 == witnesses.c.witness_sha256)
+        .join(submissions, submissions.c.sequence == listings.c.sequence)
         .where(
             witnesses.c.bundle_sha256 == bundle_sha256,
             listings.c.state == "visible",
             listings.c.space == "main",
         )
     )
-    return connection.execute(standing.limit(1)).first() is not None
+    return any(not lowers_trust(row.nonce_standing) for row in connection.execute(counts))
 
 
 def _last(connection: sa.Connection, target: str, actions: tuple[str, ...]) -> tuple[str, str]:

@@ -81,6 +81,7 @@ nonces: Final = sa.Table(
     sa.Column("plan_sha256", sa.Text, nullable=False),
     sa.Column("issued_at_utc", Moment, nullable=False),
     sa.Column("expires_at_utc", Moment, nullable=False),
+    sa.Column("signer", sa.Text),
 )
 nonce_uses: Final = sa.Table(
     "nonce_uses",
