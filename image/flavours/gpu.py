@@ -32,7 +32,8 @@ def main() -> None:
     )
     # Compiled for every architecture of the project, so that a run on any of them compiles nothing.
     python = str(ENGINE / "bin" / "python")
-    subprocess.run([python, "-I", "-m", "k3decode.export", str(TOP / "kernels")], check=True)
+    for module in ("k3decode.export", "k3decode.library_check"):
+        subprocess.run([python, "-I", "-m", module, str(TOP / "kernels")], check=True)
 
 
 if __name__ == "__main__":

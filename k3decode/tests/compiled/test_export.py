@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from k3decode import export
+from k3decode import export, library_check
 from k3decode.host.kernel_library import VARIABLE, open_library
 
 pytestmark = pytest.mark.compiled
@@ -40,3 +40,21 @@ def test_an_exported_kernel_loads_without_a_compiler(
     loaded, refusal = done.stdout.splitlines()
     assert loaded == "True"
     assert refusal.startswith("expected EmbeddingConfig(hidden_size=7168) for sm_100a in ")
+
+
+def test_kernels_for_gpus_that_are_not_here_are_elf_files_with_their_symbols(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    asked = ("--architecture", "sm_100a", "--architecture", "sm_103a")
+    assert export.main([str(tmp_path), "embedding", *asked]) == 0
+    capsys.readouterr()
+    assert library_check.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "1 kernels for sm_100a, 1 kernels for sm_103a\n"
+    found = {
+        image.capability: image.kernels
+        for path in tmp_path.glob("*.o")
+        for image in library_check.device_images(path.read_bytes())
+    }
+    assert sorted(found) == [100, 103]
+    assert all(name.startswith("kernel_") for names in found.values() for name in names)
