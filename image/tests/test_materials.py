@@ -10,9 +10,15 @@ import pytest
 from k3image.build import image_annotations
 from k3image.fetched import Fetched
 from k3image.inputs import read_inputs
-from k3image.materials import bill_of_materials, parts_of, statement_of_origin
+from k3image.materials import (
+    bill_of_materials,
+    parts_of,
+    published_line,
+    statement_of_origin,
+)
 from k3image.source import Source
 from k3image.wheels import FetchedLock, InputWheel
+from k3server.published_images import read_published_images
 
 LOCK = "requirements/registry-full.txt"
 DIGEST = "sha256:" + "d" * 64
@@ -83,6 +89,15 @@ def test_the_statement_of_origin_names_image_commit_and_every_input(
     assert [one["digest"]["sha256"] for one in others] == [
         part.sha256 for part in parts_of(fetched)
     ]
+
+
+def test_a_registry_is_given_one_line_that_it_reads(
+    fetched: Fetched, source: Source, tmp_path: Path
+) -> None:
+    line = published_line(fetched, source, DIGEST, "e" * 64)
+    assert line.count("\n") == 1
+    (tmp_path / "published").write_text(f"{line}\n{line}")
+    assert read_published_images(tmp_path / "published") == {DIGEST: "e" * 64}
 
 
 def test_annotations_and_labels_say_the_same(root: Path, source: Source) -> None:

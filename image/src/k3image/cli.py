@@ -19,7 +19,7 @@ from k3image.gpu_lock import pin_gpu
 from k3image.inputs import ARCHITECTURES, Inputs, read_inputs
 from k3image.launch import Launch, launch
 from k3image.layout import read_image
-from k3image.materials import bill_of_materials, statement_of_origin
+from k3image.materials import bill_of_materials, published_line, statement_of_origin
 from k3image.pin import pin_inputs
 from k3image.problem import EXIT_DIFFERENT, EXIT_ENVIRONMENT, EXIT_USAGE, ImageError
 from k3image.source import Source, find_source
@@ -130,15 +130,17 @@ def _run(chosen: argparse.Namespace) -> int:
     store = _store()
     built = build(fetched, source, store, _HOUSE / "work", say)
     layout = export(store, chosen.flavour, _HOUSE / chosen.flavour)
-    for name, text in _documents(fetched, source, built).items():
+    tree = image_tree_sha256(image_entries(read_image(layout)))
+    for name, text in _documents(fetched, source, built, tree).items():
         (_HOUSE / f"{chosen.flavour}.{name}.json").write_text(text)
     sys.stdout.write(f"{built.digest} {layout}\n")
     return 0
 
 
-def _documents(fetched: Fetched, source: Source, built: Built) -> dict[str, str]:
+def _documents(fetched: Fetched, source: Source, built: Built, tree: str) -> dict[str, str]:
     versions = builder_versions(tuple(fetched.inputs.builders))
     return {
+        "published": published_line(fetched, source, built.digest, tree),
         "spdx": bill_of_materials(fetched, source),
         "provenance": statement_of_origin(fetched, source, built.digest, versions),
     }

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from k3image.fetched import Fetched
 from k3image.source import Source
 
-__all__ = ["Part", "bill_of_materials", "parts_of", "statement_of_origin"]
+__all__ = ["Part", "bill_of_materials", "parts_of", "published_line", "statement_of_origin"]
 
 _NOT_SAID: Final = "NOASSERTION"
 
@@ -145,6 +145,25 @@ def statement_of_origin(
             },
         }
     )
+
+
+def published_line(fetched: Fetched, source: Source, manifest_digest: str, tree: str) -> str:
+    """What a registry is given to know the image by, as one line.
+
+    Args:
+        fetched: The inputs.
+        source: The commit.
+        manifest_digest: Digest of the image's manifest.
+        tree: Digest of its sealed file tree.
+    """
+    told = {
+        "flavour": fetched.flavour.name,
+        "architecture": fetched.architecture,
+        "commit": source.commit,
+        "manifest_digest": manifest_digest,
+        "tree_sha256": tree,
+    }
+    return json.dumps(told, sort_keys=True) + "\n"
 
 
 def _digest(manifest_digest: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Settings of one registry process: resolved once, passed everywhere, never changed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from k3server.allowance import Allowance
@@ -74,6 +75,8 @@ class Settings:
     """Time between two looks at pull requests of which nothing was heard."""
     known_signers: frozenset[str] = frozenset()
     """Fingerprints (`SHA256:...`) of keys whose owner the operator knows."""
+    published_images: Mapping[str, str] = field(default_factory=dict)
+    """Manifest digest -> digest of the file tree, of images that the operator knows."""
     claim_lifetime_s: int = 7 * 24 * 3600
     """How long a claim on the board holds."""
     board_size: int = 500

@@ -7,10 +7,11 @@ import httpx
 import pytest
 from markupsafe import escape
 
-from k3bundle.subject import ChangeUnderTest
+from k3bundle.subject import ChangeUnderTest, ImageFacts
 from k3server.adapters.sql.moderation import SqlModeration
 from k3server.document import SubmissionDocument
 from k3server.http_guard import SECURITY_HEADERS
+from k3server.published_images import IMAGE_SENTENCES
 from k3server.views.wording import title_sentence
 from k3server_testing.example_document import EXAMPLE_FINGERPRINT, example_document
 from k3server_testing.example_verdict import Status, example_verdict
@@ -114,6 +115,27 @@ async def test_submission_page_tells_verdict_first_then_claims_then_the_rest(
     assert f"/api/v1/submissions/{document.bundle_sha256}/bundle" in page
     assert "k3-eval run \\\n  --tier smoke \\\n  --subject k3-tiny" in page
     assert page.count(">signed</span>") >= 7
+
+
+async def test_submission_page_matches_the_image_with_those_that_are_known(
+    client: httpx.AsyncClient, registry: Registry
+) -> None:
+    digest, tree = f"sha256:{'a' * 64}", "b" * 64
+    document = example_document()
+    image = ImageFacts(manifest_digest=digest, tree_sha256=tree)
+    subject = document.subject.model_copy(update={"image": image})
+    document = document.model_copy(update={"subject": subject})
+    await registry.submit(client, document)
+    for published, standing in (
+        ({digest: tree}, "published"),
+        ({digest: "c" * 64}, "unlike"),
+        ({}, "unpublished"),
+    ):
+        registry.limit(published_images=published)
+        async with registry.client() as again:
+            page = (await again.get(f"/submissions/{document.bundle_sha256}")).text
+        said = [one for one, words in IMAGE_SENTENCES.items() if str(escape(words)) in page]
+        assert said == [standing]
 
 
 async def test_submission_page_shows_a_fallback_and_a_missing_boot(

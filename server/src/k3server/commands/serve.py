@@ -36,6 +36,7 @@ from k3server.commands.storage import add_storage_flags, database_of, folder_err
 from k3server.errors import MachineError
 from k3server.exit_code import ExitCode
 from k3server.http_guard import guarded_protocol
+from k3server.published_images import read_published_images
 from k3server.settings import Settings
 
 __all__ = ["add_flags", "run"]
@@ -64,6 +65,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SHA256:...",
         help="fingerprint of a key whose owner you know; its submissions read `signed`",
+    )
+    parser.add_argument(
+        "--published-images",
+        type=Path,
+        metavar="FILE",
+        help="images that are known here, one a line, as `make image` leaves them",
     )
     parser.add_argument(
         "--behind-proxy",
@@ -151,6 +158,11 @@ def _settings(chosen: argparse.Namespace, port: int) -> Settings:
     return Settings(
         public_url=(chosen.public_url or f"http://{host}:{port}").rstrip("/"),
         known_signers=frozenset(chosen.known_signer),
+        published_images=(
+            {}
+            if chosen.published_images is None
+            else read_published_images(chosen.published_images)
+        ),
         behind_proxy=chosen.behind_proxy,
         webhook_secret=os.environ.get("GITHUB_WEBHOOK_SECRET", "").encode(),
         max_archive_bytes=chosen.max_archive_mib * _MIB,

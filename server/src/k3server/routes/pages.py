@@ -45,7 +45,8 @@ def page_routes(services: Services, pages: Pages) -> APIRouter:
     @router.api_route("/submissions/{submission_id}", methods=_METHODS)
     async def submission_page(submission_id: Digest) -> Response:
         submission = await find_submission(services, submission_id)
-        return pages.page("submission.html", view=submission_view(submission))
+        view = submission_view(submission, services.settings.published_images)
+        return pages.page("submission.html", view=view)
 
     _change_routes(router, services, pages)
     return router

@@ -1,6 +1,7 @@
 """What the page of a submission shows, in the order in which it shows it. Pure."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from k3bundle.layout import BUNDLE_SUFFIX
@@ -16,6 +17,7 @@ from k3bundle.verdict import (
     ServingEvidence,
 )
 from k3server.document import SubmissionDocument
+from k3server.published_images import IMAGE_SENTENCES, image_standing
 from k3server.submission import Submission
 from k3server.views.plot import RatioPlot, StripPlot, ratio_plot, strip_plot
 from k3server.views.wording import Quantity, percent_text, quantity
@@ -97,10 +99,17 @@ class SubmissionView:
     download_name: str
     reproduce: str
     """Command line that repeats the run."""
+    image: str
+    """How the image stands to those that are known here, in a sentence."""
 
 
-def submission_view(submission: Submission) -> SubmissionView:
-    """Arrange a submission for its page."""
+def submission_view(submission: Submission, published: Mapping[str, str]) -> SubmissionView:
+    """Arrange a submission for its page.
+
+    Args:
+        submission: The submission.
+        published: Manifest digest -> digest of the file tree, of images that are known here.
+    """
     document = submission.document
     cells = document.verdict.cells
     pairs = [(cell, evidence) for cell in cells if (evidence := _evidence(cell)) is not None]
@@ -128,6 +137,7 @@ def submission_view(submission: Submission) -> SubmissionView:
             f"{document.bundle_sha256[:16]}{BUNDLE_SUFFIX}"
         ),
         reproduce=_reproduce(document),
+        image=IMAGE_SENTENCES[image_standing(document.subject.image, published)],
     )
 
 
