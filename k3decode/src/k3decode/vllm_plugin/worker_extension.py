@@ -15,11 +15,15 @@ class K3DecodeWorkerExtension:
             RuntimeError: the served model is not this plugin's.
         """
         model = self.model_runner.get_model()
+        on_device = getattr(model, "coverage_json", None)
+        if on_device is not None:
+            counted: str = on_device()
+            return counted
         coverage = getattr(model, "coverage", None)
         if coverage is None:
             raise RuntimeError(
-                f"coverage is counted by K3TinyForCausalLM, found {type(model).__name__}: serve a "
-                "k3tiny checkpoint"
+                "coverage is counted by K3TinyForCausalLM and K3ServedForCausalLM, found "
+                f"{type(model).__name__}: serve a k3tiny checkpoint, or K3 on a GPU"
             )
         text: str = coverage.to_json(model.backend)
         return text
