@@ -82,6 +82,7 @@ def write_tables(lines: Sequence[Path], folder: Path) -> list[Path]:
     if foreign is not None:
         raise MeasurementError(f"expected lines of '{SCHEMA}', found '{foreign}'")
     rows = merged(read_tables(folder), decided(records))
+    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for gpu in sorted({record["gpu"] for record in records}):
         path = table_path(folder, gpu)

@@ -55,7 +55,8 @@ def _chosen(rows: int, rule: str = "many_rows", shape: str = SHAPE) -> int:
 
 def test_the_measured_way_is_taken_up_to_the_rows_it_was_measured_at(on_gpu: Any) -> None:
     on_gpu(GPU, {"rows": 9, "choice": "many_rows"}, {"rows": 17})
-    assert [_chosen(rows, "few_rows") for rows in (1, 9, 10, 17, 18)] == [2, 2, 1, 1, 1]
+    assert [_chosen(rows, "few_rows") for rows in (5, 9, 10, 17, 18)] == [2, 2, 1, 1, 1]
+    assert [_chosen(rows, "few_rows") for rows in (1, 4)] == [1, 1]
     assert _chosen(18, "many_rows") == 2
     assert _chosen(17, "many_rows", shape="parts_to_values_6_heads") == 2
 

@@ -106,11 +106,12 @@ def tuned_choices(question: Question) -> set[str]:
 
 
 def _row_for(question: Question, rows: Iterable[TunedRow]) -> TunedRow | None:
-    """The row of fewest rows that are enough."""
+    """The row of fewest rows that are enough, and fewer than twice as many."""
     fitting = [
         row
         for row in rows
-        if (row.op, row.shape) == (question.op, question.shape) and row.rows >= question.rows
+        if (row.op, row.shape) == (question.op, question.shape)
+        and question.rows <= row.rows < 2 * question.rows
     ]
     return min(fitting, key=lambda row: row.rows, default=None)
 

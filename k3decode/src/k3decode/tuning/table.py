@@ -60,7 +60,9 @@ class TunedRow:
     ranks: tuple[int, ...]
     """How many ranks share a model whose launches have this shape; empty where none is named."""
     rows: int
-    """Measured at so many rows; launches of fewer take it too, down to the next row measured."""
+    """Measured at so many rows.
+
+    Launches of fewer take it too, if none is closer, down to more than half as many."""
     choice: str
     """Candidate that is launched."""
     rule: str

@@ -190,14 +190,12 @@ class MlaDecodeKernel:
         self._ask_query(mQuery, rAsked, row, rows, head_block, heads)
         asking.place[_TILE] = first + group
         self._enter_row(asking)
-        # All places first: each waits for an entry of the table.
-        places = []
-        for _ in cutlass.range_constexpr(c.stages):
-            places.append(self._place(asking))
+        source, used = self._place(asking)
+        self._advance(asking)
+        for ahead in cutlass.range(c.stages - 1, unroll=1):
+            self._request(sTiles, source, used, ahead)
+            source, used = self._place(asking)
             self._advance(asking)
-        for ahead in cutlass.range_constexpr(c.stages - 1):
-            self._request(sTiles, places[ahead][0], places[ahead][1], Int32(ahead))
-        source, used = places[c.stages - 1]
 
         tile = first + group
         stage = Int32(0)
@@ -210,37 +208,26 @@ class MlaDecodeKernel:
                 rState[head] = Float32(-math.inf)
                 rState[2 + head] = Float32(0.0)
             tokens = visible_in(split, row) - (tile - start_of(split, row)) * c.tile_tokens
-            if tile < stop:
+            begun = tile
+            while tile < stop:
                 cute.arch.cp_async_wait_group(c.stages - 2)
+                self._group_barrier(group)
+                quarters = self._multiply_keys(sTiles + stage * c.tile_bytes, rQuery)
+                self._send_scores(quarters, sScores)
+                # Independent of the scores, so the matrix units need not wait for them.
+                if tile > begun:
+                    self._add_values(sTiles + behind * c.tile_bytes, rShares, rSums)
                 self._group_barrier(group)
                 self._request(sTiles, source, used, behind)
                 source, used = self._place(asking)
                 self._advance(asking)
-                quarters = self._multiply_keys(sTiles + stage * c.tile_bytes, rQuery)
-                self._send_scores(quarters, sScores)
-                self._group_barrier(group)
                 self._weigh(quarters, sScores, rShares, rSums, rState, tokens, score_scale)
                 tile = tile + c.groups
                 tokens = tokens - c.step_tokens
-                while tile < stop:
-                    behind = stage
-                    stage = stage + 1 if stage + 1 < c.stages else Int32(0)
-                    cute.arch.cp_async_wait_group(c.stages - 2)
-                    self._group_barrier(group)
-                    quarters = self._multiply_keys(sTiles + stage * c.tile_bytes, rQuery)
-                    self._send_scores(quarters, sScores)
-                    # Independent of the scores, so the matrix units need not wait for them.
-                    self._add_values(sTiles + behind * c.tile_bytes, rShares, rSums)
-                    self._group_barrier(group)
-                    self._request(sTiles, source, used, behind)
-                    source, used = self._place(asking)
-                    self._advance(asking)
-                    self._weigh(quarters, sScores, rShares, rSums, rState, tokens, score_scale)
-                    tile = tile + c.groups
-                    tokens = tokens - c.step_tokens
-                self._add_values(sTiles + stage * c.tile_bytes, rShares, rSums)
                 behind = stage
                 stage = stage + 1 if stage + 1 < c.stages else Int32(0)
+            if begun < stop:
+                self._add_values(sTiles + behind * c.tile_bytes, rShares, rSums)
             following = row_of(split, stop) if stop < last else rows
             self._ask_query(mQuery, rAsked, following, rows, head_block, heads)
             unite_and_write(
