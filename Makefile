@@ -48,7 +48,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve serve-full test lint format types contracts schema schema-check test-house test-unit \
 	test-kernels test-engine test-env test-pages kernels mutants error-rates test-mutations \
-	soak lock image image-check image-run image-inputs client-cost bench-agreement clean
+	soak lock image image-check compose-check image-run image-inputs client-cost bench-agreement clean
 
 ##@ Use
 help: ## List every target with a sentence.
@@ -159,6 +159,10 @@ image: ## Build one image (FLAVOUR=cpu, gpu, registry, store, database) from the
 image-check: ## Build FLAVOUR twice from nothing, compare; the cpu flavour is also run inside and verified.
 	@$(INSTALL) uv
 	@$(IMAGE) check --flavour "$(FLAVOUR)" --python .k3eval/env/uv/bin/python
+
+compose-check: ## Bring compose.yaml up from built images, run the registry's tests on it, take it down.
+	$(INSTALLED)
+	@$(IMAGE) compose --python $(DEV)/python
 
 image-run: ## Run the image that was built: read-only, without a network, results to RESULTS.
 	@$(IMAGE) run --flavour "$(FLAVOUR)" --results "$(RESULTS)" $(if $(MODEL),--model "$(MODEL)") \

@@ -13,6 +13,7 @@ from k3image.apart import Asked, build_apart
 from k3image.build import Built, Say, build, image_name
 from k3image.check import check, export
 from k3image.compare import compare_images
+from k3image.compose import check_compose
 from k3image.engine import Store, builder_versions, open_store
 from k3image.fetched import Fetched, fetch, host_architecture
 from k3image.gpu_lock import pin_gpu
@@ -86,6 +87,8 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--folder", type=Path, required=True)
             one.add_argument("--name", required=True)
             one.add_argument("--days-ahead", type=int, required=True)
+    composed = commands.add_parser("compose", help="bring compose.yaml up and test it")
+    composed.add_argument("--python", type=Path, required=True, help="Python for tests")
     run = commands.add_parser("run", help="run an image that was built")
     run.add_argument("--flavour", default="cpu")
     run.add_argument("--results", type=Path, default=_ROOT / "results")
@@ -106,12 +109,10 @@ def _run(chosen: argparse.Namespace) -> int:
         return 0
     if chosen.command == "run":
         return _launch(chosen)
-    started = time.monotonic()
-
-    def say(sentence: str) -> None:
-        sys.stderr.write(f"{time.monotonic() - started:6.0f} s  {sentence}\n")
-        sys.stderr.flush()
-
+    say = _sayer()
+    if chosen.command == "compose":
+        check_compose(_store(), _ROOT, chosen.python.absolute(), say)
+        return 0
     inputs = read_inputs(_INPUTS)
     source = _prepare(inputs, chosen, say)
     if chosen.command == "build-apart":
@@ -135,6 +136,16 @@ def _run(chosen: argparse.Namespace) -> int:
         (_HOUSE / f"{chosen.flavour}.{name}.json").write_text(text)
     sys.stdout.write(f"{built.digest} {layout}\n")
     return 0
+
+
+def _sayer() -> Say:
+    started = time.monotonic()
+
+    def say(sentence: str) -> None:
+        sys.stderr.write(f"{time.monotonic() - started:6.0f} s  {sentence}\n")
+        sys.stderr.flush()
+
+    return say
 
 
 def _documents(fetched: Fetched, source: Source, built: Built, tree: str) -> dict[str, str]:
