@@ -101,6 +101,10 @@ def test_steps_can_take_the_routers_own_choice_for_a_while(place: Place) -> None
         assert known
         assert step.tolist() == [[1, 2], [3, 4]]
     assert step.tolist() == [[5, 6], [7, 8]]
+    assert routing.kept_choice() == {1: [[1, 2], [3, 4]]}
+    # More layers than it has: another engine is deeper.
+    routing.draw(torch.tensor([[[0, 0]] * 2, [[4, 3], [2, 1]], [[9, 9]] * 2]))
+    assert step.tolist() == [[4, 3], [2, 1]]
 
 
 @dataclass(frozen=True)

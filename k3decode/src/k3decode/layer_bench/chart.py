@@ -55,7 +55,8 @@ def points(
             ratio=_ratio(record),
         )
         for record in records
-        if "median_us" in record
+        # Lines with other draws stand beside those that are drawn here.
+        if "median_us" in record and "in_place_of" not in record
     ]
     return tuple(sorted(found, key=lambda point: point.rows))
 

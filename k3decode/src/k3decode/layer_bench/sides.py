@@ -117,6 +117,17 @@ class StockChild:
         found = self._child.answer(_ANSWER_S)["us"]
         return None if found is None else [float(one) for one in found]
 
+    def own_choice(self) -> dict[int, list[list[int]]] | None:
+        """What its routers chose for the prompts, by layer, row by row; None if it was not kept."""
+        self._child.ask(do="own_choice")
+        found = self._child.answer(_ANSWER_S)["experts"]
+        return None if found is None else {int(layer): each for layer, each in found.items()}
+
+    def draw(self, experts: Sequence[Sequence[Sequence[int]]]) -> None:
+        """Let the layers of its graph take these experts, by layer and row."""
+        self._child.ask(do="draw", experts=experts)
+        self._child.answer(_ANSWER_S)
+
     def release(self) -> None:
         """Let it go on from where it stopped, and wait until it has nothing to do."""
         self._child.ask(do="release")

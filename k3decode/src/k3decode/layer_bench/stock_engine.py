@@ -164,6 +164,13 @@ class StockEngine:
         for question in self._answers.questions():
             if question["do"] == "release":
                 return
+            if question["do"] == "own_choice":
+                self._answers.say(experts=self._routing.kept_choice())
+                continue
+            if question["do"] == "draw":
+                self._routing.draw(torch.tensor(question["experts"]))
+                self._answers.say(drawn=True)
+                continue
             if question["do"] == "own":
                 with self._routing.own_in_place() as known:
                     self._answers.say(us=_times(replay, question) if known else None)

@@ -142,6 +142,15 @@ class DrawnRouting:
             return None
         return statistics.fmean(int(one.unique().numel()) for one in self._kept.values())
 
+    def kept_choice(self) -> dict[int, list[list[int]]] | None:
+        """What `own_choice` counted, by layer and row; None if that is nothing."""
+        return {number: own.tolist() for number, own in self._kept.items()} or None
+
+    def draw(self, experts: Tensor) -> None:
+        """Let steps that were captured take other choices, int [layers or more, rows, k]."""
+        for kept in self._experts.values():
+            kept[: len(experts), : experts.shape[1]].copy_(experts[: len(kept)])
+
     @contextmanager
     def own_in_place(self) -> Iterator[bool]:
         """Steps take what `own_choice` counted in place of the draw; False if that is nothing."""

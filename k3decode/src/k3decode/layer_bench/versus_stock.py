@@ -7,7 +7,8 @@ layer is the difference of its two depths in a round; the ratio of the rounds ha
 interval. Both paths read router and latent projections whole, use the same draw of experts, have
 AttnRes and norms inside, and have 3 KDA to 1 MLA layer. Then the routed experts alone, on the same
 draws: ours, the engine's, Marlin, and a kernel that only reads as many bytes; and, if asked for,
-attention of an MLA layer over caches of 1k to 256k tokens.
+layers with other choices of experts (`--also-drawn`), and attention of an MLA layer over caches of
+1k to 256k tokens.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from k3decode.layer_bench.clocks import ClockLog
 from k3decode.layer_bench.draws import drawn_experts
 from k3decode.layer_bench.experts_alone import time_experts
 from k3decode.layer_bench.layer_bytes import StepShape, layer_bytes
+from k3decode.layer_bench.other_draws import OTHER_DRAWS, in_place, other_draws
 from k3decode.layer_bench.pairs import median_interval
 from k3decode.layer_bench.ratio import Rounds, ratio_of_rounds
 from k3decode.layer_bench.sides import OurStack, Side, StockChild
@@ -50,6 +52,7 @@ SCHEMA = "k3decode.layer_bench.versus_stock/1"
 # Powers of two first, in case time runs out.
 _ATTENTION = "k3decode.layer_bench.attention_alone/1"
 _EXPERTS = "k3decode.layer_bench.experts_alone/1"
+_OTHER_DRAWS = "k3decode.layer_bench.versus_stock.other_draws/1"
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 3, 5, 9, 12, 17, 33, 48)
 _FLOOR_BYTES_PER_US = 4.3e6
 _READ_BUFFER_BYTES = 4_000_000_000
@@ -117,7 +120,7 @@ def _records(
     dims = executor.dims
     again = {"rounds": options.rounds, "replays": options.replays}
     for rows in options.batch:
-        yield SCHEMA, _layer(rows, sides, dims, reads, options)
+        yield from _layer(rows, sides, dims, reads, options)
     for rows in options.experts_batch:
         record = time_experts(rows, stock, executor, _drawn(dims, options), reads, **again)
         yield _EXPERTS, {**record, "ranks": options.ranks, "draw": options.draw}
@@ -131,30 +134,62 @@ def _layer(
     dims: K3Dims,
     reads: "ReadRate",
     options: Any,
-) -> dict[str, Any]:
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A layer with the draw, then with others in its place."""
     deep, shallow = options.depths
     known = {name: side.prepare(rows) for name, side in sides.items()}
+    drawn = _drawn(dims, options)[0]
     with ClockLog() as clocks:
         times = take_rounds(sides, rounds=options.rounds, replays=options.replays)
     engines = [side for side in sides.values() if isinstance(side, StockChild)]
     own_us = _own_choice_us(engines, deep - shallow, options.replays)
+    engine = [known[name]["engine_step_us"] for name in _STOCK]
+    yield (
+        SCHEMA,
+        {
+            **_compared(rows, drawn, times, dims, reads, options),
+            "draw": options.draw,
+            "engine_step_us": engine,
+            "engine_layer_us": (engine[0] - engine[1]) / (deep - shallow),
+            "stock_router_would_choose": [known[name]["own_experts"] for name in _STOCK],
+            "stock_own_choice_us": own_us,
+            "kernels": [known[name]["kernels"] for name in _OURS],
+            "clocks": clocks.facts(),
+        },
+    )
+    names = options.also_drawn if rows in options.also_batch else ()
+    for name, chosen in other_draws(names, drawn, rows, dims.num_experts, options.seed, engines[0]):
+        with in_place(chosen, drawn, engines):
+            times = take_rounds(sides, rounds=options.rounds, replays=options.replays)
+        found = _compared(rows, chosen, times, dims, reads, options)
+        yield _OTHER_DRAWS, {**found, "draw": name, "in_place_of": options.draw}
     for side in sides.values():
         side.release()
+
+
+def _compared(  # noqa: PLR0917
+    rows: int,
+    chosen: Tensor,
+    times: Mapping[str, Sequence[float]],
+    dims: K3Dims,
+    reads: "ReadRate",
+    options: Any,
+) -> dict[str, Any]:
+    """Both paths' layers beside the bytes of these choices."""
+    layers = options.depths[0] - options.depths[1]
     ours, stock = (
-        Rounds(*(tuple(times[name]) for name in names)).per_layer(deep - shallow)
+        Rounds(*(tuple(times[name]) for name in names)).per_layer(layers)
         for names in (_OURS, _STOCK)
     )
-    engine = [known[name]["engine_step_us"] for name in _STOCK]
     ratio = ratio_of_rounds(stock, ours)
     low, high = median_interval(ours)
     stock_low, stock_high = median_interval(stock)
-    floor = _floor(rows, dims, reads, options)
+    floor = _floor(rows, chosen, dims, reads, options)
     return {
         "rows": rows,
         "ranks": options.ranks,
         "depths": options.depths,
         "context": options.context,
-        "draw": options.draw,
         **floor,
         "median_us": statistics.median(ours),
         "low_us": low,
@@ -166,13 +201,7 @@ def _layer(
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,
         "floor_ratio": statistics.median(ours) / floor["floor_us"],
-        "engine_step_us": engine,
-        "engine_layer_us": (engine[0] - engine[1]) / (deep - shallow),
-        "stock_router_would_choose": [known[name]["own_experts"] for name in _STOCK],
-        "stock_own_choice_us": own_us,
-        "kernels": [known[name]["kernels"] for name in _OURS],
         "rounds_us": {name: [round(one, 2) for one in each] for name, each in times.items()},
-        "clocks": clocks.facts(),
     }
 
 
@@ -183,11 +212,12 @@ def _own_choice_us(stock: Sequence[StockChild], layers: int, replays: int) -> fl
     return None if deep is None or shallow is None else (deep - shallow) / layers
 
 
-def _floor(rows: int, dims: K3Dims, reads: "ReadRate", options: Any) -> dict[str, float]:
+def _floor(
+    rows: int, chosen: Tensor, dims: K3Dims, reads: "ReadRate", options: Any
+) -> dict[str, float]:
     deep, shallow = options.depths
-    drawn = _drawn(dims, options)
     step = StepShape(requests=rows, context=options.context)
-    distinct = [int(ids.unique().numel()) for ids in drawn[0][shallow:deep, :rows]]
+    distinct = [int(ids.unique().numel()) for ids in chosen[shallow:deep, :rows]]
     moved = [
         layer_bytes(dims, shallow + i, step, distinct_experts=count)
         for i, count in enumerate(distinct)
@@ -270,6 +300,12 @@ def _options(arguments: Sequence[str] | None) -> Any:
     parser.add_argument("--rounds", type=int, default=10, help="turns of each graph")
     parser.add_argument("--replays", type=int, default=6, help="timed in a turn")
     parser.add_argument("--draw", choices=("uniform", "skewed"), default="uniform")
+    parser.add_argument(
+        "--also-drawn", nargs="*", choices=OTHER_DRAWS, default=(), help="choices in its place"
+    )
+    parser.add_argument(
+        "--also-batch", type=int, nargs="*", default=[1, 8, 32], help="rows for --also-drawn"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--logs", type=Path, default=Path(), help="folder for the engines' logs")
     parser.add_argument(
