@@ -10,6 +10,10 @@ import torch
 
 from k3decode.dims import K3Dims
 from k3decode.host.inputs import MAX_ROWS
+from k3decode.ops.mla_combine.forms import combine_form
+from k3decode.ops.mla_combine.launch import config_for
+from k3decode.ops.mla_combine_many.config import many_form
+from k3decode.ops.mla_decode.parts import chosen_parts
 from k3decode.ops.projection.choices import Asked, candidates, rule_config, tuned_configs
 from k3decode.ops.projection.config import SituBounds
 from k3decode.ops.projection.shapes import k3_projections
@@ -133,3 +137,41 @@ def test_shapes_that_differ_in_what_is_compiled_have_names_of_their_own() -> Non
         Asked(1536, 7168, 8, bounds, 112),
     ]
     assert len({one.question for one in asked}) == len(asked)
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("most", "rows", "together", "expected"),
+    [
+        (132, 9, 1, {66, 99, 115, 123, 126, 132}),
+        (132, 64, 8, {66, 99, 115, 123, 128, 132}),
+        (4, 8, 1, {2, 3, 4}),
+        (1, 8, 1, {1}),
+    ],
+)
+def test_parts_fill_the_gpu_unless_fewer_were_faster(
+    most: int, rows: int, together: int, expected: set[int]
+) -> None:
+    with forced("mla_decode") as asked:
+        assert chosen_parts(most, "bf16", rows, (12, together), CPU) == most
+    ((names, rule),) = asked.answers.values()
+    assert set(names) == {f"{count}_parts" for count in expected}
+    assert rule == f"{most}_parts"
+    for name in names:
+        with forced("mla_decode", name):
+            found = chosen_parts(most, "bf16", rows, (12, together), CPU)
+        assert f"{found}_parts" == name
+
+
+def test_what_combines_many_rows_is_taken_by_the_rule_from_17_on() -> None:
+    values = config_for(K3Dims(), "parts", "values")
+    assert combine_form(values, 16, 12, CPU) is None
+    assert combine_form(values, 17, 12, CPU) == many_form(values)
+    with forced("mla_combine", "few_rows"):
+        assert combine_form(values, 17, 12, CPU) is None
+    latents = config_for(K3Dims(), "parts", "latents")
+    with forced("mla_combine") as asked:
+        assert combine_form(latents, 64, 12, CPU) is None
+    assert asked.answers == {}
