@@ -67,10 +67,11 @@ def export_kernels(
 
 
 def _apparatus() -> list[Callable[[str], Any]]:
+    from k3decode.comm.repeated import compile_late_words  # noqa: PLC0415
     from k3decode.jitter import compile_delays  # noqa: PLC0415
     from k3decode.read_rate import compile_read  # noqa: PLC0415
 
-    return [compile_delays, compile_read]
+    return [compile_delays, compile_read, compile_late_words]
 
 
 def _parts(compiled: Any) -> tuple[Any, ...]:

@@ -1,152 +1,75 @@
 """`python -m k3decode.comm.verify`: exchanges many times over, and one whose rank never comes.
 
 On a GPU, with ranks simulated on it. Each exchange is launched again and again while its peers
-bring their words in any order, after random pauses; every launch must give the bits of the first.
-Then one rank stays away: the launch must end, its rows must be NaN, and the error must name rank
-and row; after a reset it must give the right bits again. One line of JSON each; exit code 1 when
-one fails.
+bring their words late, each by a time of its own; every launch must give the bits of the first of
+the same words, some of which look like words that have not arrived. Then one rank stays away: the
+launch must end, its rows must be NaN, and the error must name exchange and rank; after a reset it
+must give the right bits again. One line of JSON each; exit code 1 when one fails.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from k3decode.circumstances import circumstances, typed_command
-from k3decode.comm.mailbox import ExchangeFailedError, Place, decode_error
-from k3decode.comm.reference import owner_columns, sendable
-from k3decode.comm.simulated import Brought, SimulatedPeers
+from k3decode.comm.exchanges_alone import EXCHANGES
+from k3decode.comm.mailbox import ExchangeFailedError, decode_error
+from k3decode.comm.repeated import RepeatedExchange, different_outputs
 from k3decode.dims import K3Dims
 from k3decode.needed_gpu import require_gpu
-from k3decode.ops.exchange_latent_norm.launch import config_for as norm_config
-from k3decode.ops.exchange_latent_norm.launch import exchange_latent_norm
-from k3decode.ops.exchange_route.launch import config_for as route_config
-from k3decode.ops.exchange_route.launch import exchange_route
+from k3decode.replay_times import event_time_us
 
-__all__ = ["main"]
+__all__ = ["absent_rank", "main", "repeated"]
 
-SCHEMA = "k3decode.comm_verify/1"
-_RANK = 2
+SCHEMA = "k3decode.comm_verify/2"
 _ABSENT = 5
-# About 10 ms: longer than all pauses together.
+# About 10 ms, and what the launch may take at most with it.
 _DEADLINE_CYCLES = 20_000_000
+_MOST_MS = 100.0
 
 
-@dataclass(frozen=True)
-class _Exchange:
-    """One exchange with all that it takes."""
-
-    name: str
-    peers: SimulatedPeers
-    place: Place
-    launch: Callable[[], None]
-    outputs: tuple[Tensor, ...]
-
-    def run(self) -> list[Tensor]:
-        """Launch among the peers; returns what was written."""
-        self.peers.run(self.launch)
-        torch.cuda.synchronize()
-        return [one.clone() for one in self.outputs]
+def repeated(exchange: RepeatedExchange, times: int, seed: int) -> dict[str, Any]:
+    """Launch many times; counts launches that gave other bits than the first of their words."""
+    expected = [exchange.once(payload) for payload in exchange.payloads]
+    wrong, done = different_outputs(exchange, expected, times=times, seed=seed)
+    passed = wrong == 0 and exchange.free()
+    return {"exchanges": done, "different": wrong, "outcome": "passed" if passed else "failed"}
 
 
-def _sum(dims: K3Dims, ranks: int, rows: int, device: torch.device) -> _Exchange:
-    """Of expert outputs, before the latent norm."""
-    config, width = norm_config(dims, ranks), dims.latent_size
-    shares = torch.randn(ranks, rows, width).bfloat16()
-    peers = SimulatedPeers(
-        [Brought(rank=r, slot=r, first=0, words=sendable(one)) for r, one in enumerate(shares)],
-        slots=ranks,
-        columns=width,
-        rank=_RANK,
-        ranks=ranks,
-        deadline=_DEADLINE_CYCLES,
-    )
-    place, own = peers.prepared(device), shares[_RANK].to(device)
-    weight = torch.ones(width, dtype=torch.bfloat16, device=device)
-    out = torch.empty_like(own)
-
-    def launch() -> None:
-        exchange_latent_norm(own, weight, out, place, config=config)
-
-    return _Exchange("sum", peers, place, launch, (out,))
-
-
-def _gather(dims: K3Dims, ranks: int, rows: int, device: torch.device) -> _Exchange:
-    """Of logits and columns, in front of the experts."""
-    config = route_config(dims, ranks, dims.shared_intermediate_size)
-    logits, parts = torch.randn(rows, config.num_experts), []
-    brought = []
-    for rank in range(ranks):
-        mine, begin = owner_columns(config.num_experts, rank, ranks), config.num_experts
-        words = sendable(logits[:, mine])
-        brought.append(Brought(rank=rank, slot=0, first=mine.start, words=words))
-        for width in config.parts:
-            share = torch.randn(rows, width // ranks).bfloat16()
-            first = begin + owner_columns(width // 2, rank, ranks).start
-            brought.append(Brought(rank=rank, slot=0, first=first, words=sendable(share)))
-            begin += width // 2
-            parts += [share] if rank == _RANK else []
-    peers = SimulatedPeers(
-        brought,
-        slots=1,
-        columns=2 * config.row_words,
-        rank=_RANK,
-        ranks=ranks,
-        deadline=_DEADLINE_CYCLES,
-    )
-    place, top_k = peers.prepared(device), config.experts_per_token
-    own_logits = logits[:, owner_columns(config.num_experts, _RANK, ranks)].contiguous().to(device)
-    own_row = torch.cat(parts, dim=1).to(device)
-    bias = torch.zeros(config.num_experts, device=device)
-    all_logits = torch.empty(rows, config.num_experts, device=device)
-    experts = torch.empty(rows, top_k, dtype=torch.int32, device=device)
-    weights = torch.empty(rows, top_k, device=device)
-    out = torch.empty(rows, config.width, dtype=torch.bfloat16, device=device)
-    outputs = (all_logits, experts, weights, out)
-
-    def launch() -> None:
-        exchange_route(own_logits, own_row, bias, *outputs, place, config=config)
-
-    return _Exchange("gather", peers, place, launch, outputs)
-
-
-def _repeated(exchange: _Exchange, times: int) -> dict[str, Any]:
-    """Launch many times; counts launches that gave other bits than the first."""
-    first = exchange.run()
-    wrong = 0
-    for _ in range(times):
-        found = exchange.run()
-        wrong += not all(torch.equal(one, two) for one, two in zip(found, first, strict=True))
-    free = bool((exchange.place.words == -1).all())
-    failed = wrong > 0 or not free or int(exchange.place.error) != 0
-    return {"exchanges": times, "different": wrong, "outcome": "failed" if failed else "passed"}
-
-
-def _absent(exchange: _Exchange) -> dict[str, Any]:
+def absent_rank(exchange: RepeatedExchange) -> dict[str, Any]:
     """Let one rank stay away, then reset and let all come."""
-    expected = exchange.run()
-    exchange.peers.silent = _ABSENT
-    found, sentence = exchange.run(), ""
+    payload, place = exchange.payloads[0], exchange.place
+    expected, found = exchange.once(payload), []
+    hasty = replace(place, deadline=_DEADLINE_CYCLES)
+
+    def miss() -> None:
+        found[:] = exchange.once(payload, absent=_ABSENT, place=hasty)
+
+    on_gpu = place.words.device.type == "cuda"
+    milliseconds = event_time_us(miss) / 1e3 if on_gpu else miss()
+    sentence = ""
     try:
-        decode_error(exchange.place.error)
+        decode_error(place.error)
     except ExchangeFailedError as error:
         sentence = str(error)
-    exchange.peers.silent = None
-    exchange.place.words.fill_(-1)
-    exchange.place.error.zero_()
-    again = exchange.run()
-    named = f"of rank {_ABSENT} before" in sentence and f" {exchange.place.number}:" in sentence
-    shown = bool(found[-1].isnan().any())
+    place.words.fill_(-1)
+    place.error.zero_()
+    again = exchange.once(payload)
+    named = f"of rank {_ABSENT} before" in sentence and f" {place.number}:" in sentence
+    shown = bool(found[0].isnan().any())
+    in_time = milliseconds is None or milliseconds < _MOST_MS
     right = all(torch.equal(one, two) for one, two in zip(again, expected, strict=True))
+    passed = named and shown and in_time and right and exchange.free()
     return {
         "sentence": sentence,
+        "milliseconds": milliseconds,
         "right_after_reset": right,
-        "outcome": "passed" if named and shown and right else "failed",
+        "outcome": "passed" if passed else "failed",
     }
 
 
@@ -154,21 +77,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m k3decode.comm.verify", description=__doc__)
     parser.add_argument("--commit", required=True, help="commit of the code that runs")
+    parser.add_argument("--exchange", action="append", choices=list(EXCHANGES))
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--rows", type=int, default=3)
     parser.add_argument("--times", type=int, default=100_000, help="launches of each exchange")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     require_gpu(parser)
     facts = circumstances(options.commit, typed_command("k3decode.comm.verify", arguments))
     device, failed = torch.device("cuda"), 0
-    for make in (_sum, _gather):
-        exchange = make(K3Dims(), options.ranks, options.rows, device)
-        for name, record in (
-            ("repeated", _repeated(exchange, options.times)),
-            ("absent rank", _absent(exchange)),
+    for name in options.exchange or EXCHANGES:
+        exchange = EXCHANGES[name](K3Dims(), options.ranks, options.rows, device)
+        for check, record in (
+            ("absent rank", absent_rank(exchange)),
+            ("repeated", repeated(exchange, options.times, options.seed)),
         ):
             failed += record["outcome"] != "passed"
-            line = {"schema": SCHEMA, "check": name, "exchange": exchange.name}
+            line = {"schema": SCHEMA, "check": check, "exchange": name}
             shape = {"ranks": options.ranks, "rows": options.rows}
             print(json.dumps({**line, **shape, **record, **facts}), flush=True)
     return 1 if failed else 0

@@ -10,10 +10,27 @@ is set or the deadline is over; what is missing stays NaN.
 
 from cutlass import Float32, Int32, Int64, cute
 
-__all__ = ["WORDS", "floats_of", "load_words", "own_words", "pack_words", "send_words", "settled"]
+__all__ = [
+    "SLOT_BITS",
+    "VECTOR_BYTES",
+    "WORDS",
+    "floats_of",
+    "load_words",
+    "own_words",
+    "pack_words",
+    "send_words",
+    "sendable",
+    "settled",
+]
 
 WORDS = 4
 """Words of one access."""
+
+VECTOR_BYTES = 16
+"""Bytes of one access."""
+
+SLOT_BITS = 16
+"""Place of the slot's number in a code of errors."""
 
 _MISSING = -1
 # Two BF16 NaN, and one of FP32.
@@ -39,23 +56,26 @@ def send_words(address: Int64, words: list) -> None:
     )
 
 
-def own_words(address: Int64) -> list:
-    """Four words that this rank's kernel in front has written, as they may be sent."""
-    found = cute.arch.inline_ptx(
+def own_words(address: Int64) -> tuple:
+    """Four words that this rank's kernel in front has written; see `sendable`."""
+    return cute.arch.inline_ptx(
         "ld.global.v4.b32 {{$w0}, {$w1}, {$w2}, {$w3}}, [{$r0}];",
         write_only_types=[Int32] * WORDS,
         read_only_args=[address],
     )
-    return [_sendable(word) for word in found]
 
 
-def _sendable(word: Int32) -> Int32:
-    return cute.arch.inline_ptx(
-        "{ .reg .pred p; setp.eq.s32 p, {$r0}, "
-        f"{_MISSING}; selp.b32 {{$w0}}, {_OTHER_NAN}, {{$r0}}, p; }}",
-        write_only_types=[Int32],
-        read_only_args=[word],
-    )
+def sendable(words: tuple) -> list:
+    """Words as they may be sent: none of them looks as if it had not arrived."""
+    return [
+        cute.arch.inline_ptx(
+            "{ .reg .pred p; setp.eq.s32 p, {$r0}, "
+            f"{_MISSING}; selp.b32 {{$w0}}, {_OTHER_NAN}, {{$r0}}, p; }}",
+            write_only_types=[Int32],
+            read_only_args=[word],
+        )
+        for word in words
+    ]
 
 
 def _some_missing(words: tuple) -> Int32:

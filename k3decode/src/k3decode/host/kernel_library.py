@@ -36,7 +36,14 @@ _PACKAGE = Path(__file__).parents[1]
 # What decides about machine code and about the arguments it is called with, and what does not.
 _SHARED_SOURCES = ("host/compilation.py", "dims.py")
 # Kernels of no op, which a library has too.
-_APPARATUS = ("device/delayed_copy.py", "device/stream_read.py", "jitter.py", "read_rate.py")
+_APPARATUS = (
+    "comm/repeated.py",
+    "device/delayed_copy.py",
+    "device/late_words.py",
+    "device/stream_read.py",
+    "jitter.py",
+    "read_rate.py",
+)
 _IMPORTED = re.compile(r"\bk3decode\.(ops|device)\.(\w+)")
 _NO_SOURCES = frozenset(
     {"__init__.py", "cases.py", "cost.py", "mutants.py", "reference.py", "trial.py"}

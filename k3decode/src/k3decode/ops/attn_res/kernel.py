@@ -85,24 +85,8 @@ class AttnResKernel:
     ):
         """One part of one row: read all sources, update the prefix, score, mix, normalise."""
         config = self.config
-        tid, _, _ = cute.arch.thread_idx()
         part, row, _ = cute.arch.block_idx()
-        warps = config.threads // WARP_SIZE
-        sources = config.sources
-        # Peers must have started before anything is stored into their shared memory.
-        cute.arch.cluster_arrive_relaxed()
-        smem = SmemAllocator()
-        sSums = smem.allocate_tensor(Float32, cute.make_layout((2 * sources, warps)), 16)
-        sParts = smem.allocate_tensor(Float32, cute.make_layout((2 * sources, config.ctas)), 16)
-        sSquares = smem.allocate_tensor(Float32, cute.make_layout(config.ctas * warps), 16)
-
-        vector = part * config.threads + tid
-        # Weights never change; everything else may still be written by the launch before.
-        rDirection = read_vector(mDirection, vector)
-        # What no variant without a norm uses.
-        rNorm = rDirection
-        if cutlass.const_expr(config.output_norm):
-            rNorm = read_vector(mOutputNorm, vector)
+        memory, vector, rDirection, rNorm = self._begin(mDirection, mOutputNorm, part)
         cute.arch.griddepcontrol_launch_dependents()
         cute.arch.griddepcontrol_wait()
         rSources = [read_vector(mBlocks[row, s, None], vector) for s in range(config.blocks)]
@@ -114,14 +98,48 @@ class AttnResKernel:
                 rPending = read_vector(mPending[row, None], vector)
                 total = rPrefix.load().to(Float32) + rPending.load().to(Float32)
                 rPrefix.store(total.to(BFloat16))
+        self._keep(rPrefix, mPrefix, mBlocks, row, vector)
+        rSources.append(rPrefix)
+        self._mix(rSources, rDirection, rNorm, memory, mOut, row, part)
+
+    @cute.jit
+    def _begin(self, mDirection: cute.Tensor, mOutputNorm: cute.Tensor, part: Int32):
+        """Shared memory, which vector of a row is this thread's, and its weights.
+
+        Weights never change; everything else may still be written by the launch before.
+        """
+        config = self.config
+        # Peers must have started before anything is stored into their shared memory.
+        cute.arch.cluster_arrive_relaxed()
+        warps = config.threads // WARP_SIZE
+        sources = config.sources
+        smem = SmemAllocator()
+        sSums = smem.allocate_tensor(Float32, cute.make_layout((2 * sources, warps)), 16)
+        sParts = smem.allocate_tensor(Float32, cute.make_layout((2 * sources, config.ctas)), 16)
+        sSquares = smem.allocate_tensor(Float32, cute.make_layout(config.ctas * warps), 16)
+        vector = part * config.threads + cute.arch.thread_idx()[0]
+        rDirection = read_vector(mDirection, vector)
+        # What no variant without a norm uses.
+        rNorm = rDirection
+        if cutlass.const_expr(config.output_norm):
+            rNorm = read_vector(mOutputNorm, vector)
+        return (sSums, sParts, sSquares), vector, rDirection, rNorm
+
+    @cute.jit
+    def _keep(
+        self,
+        rPrefix: cute.Tensor,
+        mPrefix: cute.Tensor,
+        mBlocks: cute.Tensor,
+        row: Int32,
+        vector: Int32,
+    ):
+        """Write the prefix where it was updated, and to a block of the store where one begins."""
+        config = self.config
         if cutlass.const_expr(config.reset or config.has_pending):
             write_vector(rPrefix, mPrefix[row, None], vector)
         if cutlass.const_expr(config.write_block is not None):
             write_vector(rPrefix, mBlocks[row, config.write_block, None], vector)
-        rSources.append(rPrefix)
-
-        memory = (sSums, sParts, sSquares)
-        self._mix(rSources, rDirection, rNorm, memory, mOut, row, part)
 
     @cute.jit
     def _mix(

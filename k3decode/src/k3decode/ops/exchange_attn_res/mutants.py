@@ -4,18 +4,22 @@ from k3decode.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
+_RANKS = "../../device/rank_rows.py"
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "exchange_attn_res",
         "last_rank_forgotten",
-        "totals = [totals[i] + values[i] for i in range(VECTOR_WIDTH)]",
-        "totals = [totals[i] + values[i] * float(r < 7) for i in range(VECTOR_WIDTH)]",
+        "totals = [totals[i] + values[i] for i in range(_VALUES)]",
+        "totals = [totals[i] + values[i] * float(r < 7) for i in range(_VALUES)]",
+        file=_RANKS,
     ),
     Mutant(
         "exchange_attn_res",
-        "sent_to_the_wrong_slot",
-        "send_words(peers[r] + rank * slot_bytes + inside, mine)",
-        "send_words(peers[r] + r * slot_bytes + inside, mine)",
+        "nobody_waited_for",
+        "wanted = Int32(1) if r != rows.rank else Int32(0)",
+        "wanted = Int32(0)",
+        file=_RANKS,
     ),
     Mutant(
         "exchange_attn_res",
@@ -25,8 +29,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "exchange_attn_res",
-        "nobody_waited_for",
-        "wanted = Int32(1) if r != rank else Int32(0)",
-        "wanted = Int32(0)",
+        "exchange_not_added",
+        "total = rPrefix.load().to(Float32) + rPending.load().to(Float32)",
+        "total = rPrefix.load().to(Float32)",
     ),
 )

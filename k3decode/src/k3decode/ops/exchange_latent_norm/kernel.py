@@ -11,15 +11,13 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from k3decode.device.mailbox_words import floats_of, load_words, own_words, send_words, settled
+from k3decode.device.mailbox_words import VECTOR_BYTES
+from k3decode.device.rank_rows import RankRows, sum_words
 from k3decode.device.row_io import VECTOR_WIDTH, read_vector, row_tensor
 from k3decode.ops.exchange_latent_norm.config import ExchangeLatentNormConfig
 from k3decode.ops.latent_norm.kernel import LatentNormKernel
 
 __all__ = ["ExchangeLatentNormKernel"]
-
-_VECTOR_BYTES = 16
-_SLOT_BITS = 16
 
 
 class ExchangeLatentNormKernel(LatentNormKernel):
@@ -91,21 +89,10 @@ class ExchangeLatentNormKernel(LatentNormKernel):
         cute.arch.griddepcontrol_launch_dependents()
         # Weights and addresses never change; this rank's sum may still be written in front.
         cute.arch.griddepcontrol_wait()
-        mine = own_words(own.toint() + Int64(row) * own_row_bytes + tid * _VECTOR_BYTES)
-        inside = Int64(row) * row_bytes + tid * _VECTOR_BYTES
-        for r in cutlass.range_constexpr(c.ranks):
-            if r != rank:
-                send_words(peers[r] + rank * slot_bytes + inside, mine)
-        places = [words.toint() + r * slot_bytes + inside for r in range(c.ranks)]
-        arrived = [load_words(places[r]) for r in range(c.ranks)]
-        totals = [Float32(0.0)] * VECTOR_WIDTH
-        for r in cutlass.range_constexpr(c.ranks):
-            wanted = Int32(1) if r != rank else Int32(0)
-            name = code + row + (r << _SLOT_BITS)
-            there = settled(arrived[r], places[r], wanted, error.toint(), name, deadline)
-            taken = [there[i] if r != rank else mine[i] for i in range(len(mine))]
-            values = floats_of(taken)
-            totals = [totals[i] + values[i] for i in range(VECTOR_WIDTH)]
+        inside = Int64(row) * row_bytes + tid * VECTOR_BYTES
+        mine = own.toint() + Int64(row) * own_row_bytes + tid * VECTOR_BYTES
+        rows = RankRows(words.toint(), peers, rank, error.toint(), code + row, deadline)
+        totals = sum_words(rows, mine, inside, slot_bytes)
         rTotal = cute.make_rmem_tensor((VECTOR_WIDTH,), Float32)
         for i in cutlass.range_constexpr(VECTOR_WIDTH):
             rTotal[i] = totals[i]

@@ -12,16 +12,15 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 from cutlass.memory import SmemAllocator
 
-from k3decode.device.mailbox_words import load_words, own_words, send_words, settled
+from k3decode.device.mailbox_words import VECTOR_BYTES
+from k3decode.device.rank_rows import RankRows, gather_words
 from k3decode.ops.exchange_route.config import VECTOR_WIDTH, ExchangeRouteConfig
 from k3decode.ops.router.kernel import RouterKernel, ordered, sigmoid
 
 __all__ = ["ExchangeRouteKernel"]
 
 _MANY_ROWS = 1 << 20
-_VECTOR_BYTES = 16
 _WORD_BYTES = 4
-_SLOT_BITS = 16
 
 
 class ExchangeRouteKernel(RouterKernel):
@@ -108,38 +107,35 @@ class ExchangeRouteKernel(RouterKernel):
         tid, _, _ = cute.arch.thread_idx()
         part, row, _ = cute.arch.block_idx()
         smem = SmemAllocator()
-        candidates = c.warps * c.experts_per_token
-        sKeys = smem.allocate_tensor(Int32, cute.make_layout(candidates), 16)
-        sIds = smem.allocate_tensor(Int32, cute.make_layout(candidates), 16)
+        memory = self._memory(smem)
+        sLogits = smem.allocate_tensor(Float32, cute.make_layout(c.num_experts), 16)
         first = tid * c.experts_per_lane
         bias = [mBias[first + j] for j in range(c.experts_per_lane)]
         peers = [mPeers[r] for r in range(c.ranks)]
         cute.arch.griddepcontrol_launch_dependents()
         # Bias and addresses never change; what this rank brings may still be written in front.
         cute.arch.griddepcontrol_wait()
-        place = words.toint()
         inside = Int64(row) * row_bytes
-        waiting = (error.toint(), code + row, deadline)
+        rows = RankRows(words.toint(), peers, rank, error.toint(), code + row, deadline)
         if part == 0:
             owner = first // c.logit_share
             mine = own_logits.toint() + Int64(row) * own_logits_bytes
             mine = mine + (first - rank * c.logit_share) * _WORD_BYTES
-            inside = inside + tid * _VECTOR_BYTES
-            w0, w1, w2, w3 = self._taken(mine, place, inside, peers, owner, rank, waiting)
+            w0, w1, w2, w3 = gather_words(rows, mine, inside + tid * VECTOR_BYTES, owner)
             logits = [w.bitcast(Float32) for w in (w0, w1, w2, w3)]
             for j in cutlass.range_constexpr(c.experts_per_lane):
-                # The chosen ones are read back by other threads of the CTA.
                 mLogits[row, first + j] = logits[j]
+                sLogits[first + j] = logits[j]
             keys = [ordered(sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
-            self._choose(keys, first, sKeys, sIds, mLogits, mExperts, mWeights, row)
+            self._select(keys, first, memory, sLogits, mExperts, mWeights, row)
         else:
             vector = (part - 1) * c.threads + tid
             if vector < c.vectors:
                 owner, own_vector = self._owned(vector)
-                mine = own_row.toint() + Int64(row) * own_row_bytes + own_vector * _VECTOR_BYTES
-                inside = inside + c.num_experts * _WORD_BYTES + vector * _VECTOR_BYTES
-                w0, w1, w2, w3 = self._taken(mine, place, inside, peers, owner, rank, waiting)
-                target = out.toint() + Int64(row) * out_row_bytes + vector * _VECTOR_BYTES
+                mine = own_row.toint() + Int64(row) * own_row_bytes + own_vector * VECTOR_BYTES
+                inside = inside + c.num_experts * _WORD_BYTES + vector * VECTOR_BYTES
+                w0, w1, w2, w3 = gather_words(rows, mine, inside, owner)
+                target = out.toint() + Int64(row) * out_row_bytes + vector * VECTOR_BYTES
                 cute.arch.inline_ptx(
                     "st.global.v4.b32 [{$r0}], {{$r1}, {$r2}, {$r3}, {$r4}};",
                     read_only_args=[target, w0, w1, w2, w3],
@@ -158,28 +154,3 @@ class ExchangeRouteKernel(RouterKernel):
                 own_vector = own_begin + (vector - begin) % share
             begin, own_begin = begin + share * c.ranks, own_begin + share
         return owner, own_vector
-
-    @cute.jit
-    def _taken(
-        self,
-        mine: Int64,
-        place: Int64,
-        inside: Int64,
-        peers: list,
-        owner: Int32,
-        rank: Int32,
-        waiting: tuple,
-    ):
-        """Four words: sent to all others if this rank owns them, else waited for."""
-        error, code, deadline = waiting
-        w0, w1, w2, w3 = Int32(0), Int32(0), Int32(0), Int32(0)
-        if owner == rank:
-            w0, w1, w2, w3 = own_words(mine)
-            for r in cutlass.range_constexpr(self.config.ranks):
-                if r != rank:
-                    send_words(peers[r] + inside, [w0, w1, w2, w3])
-        else:
-            arrived = load_words(place + inside)
-            name = code + (Int64(owner) << _SLOT_BITS)
-            w0, w1, w2, w3 = settled(arrived, place + inside, Int32(1), error, name, deadline)
-        return w0, w1, w2, w3

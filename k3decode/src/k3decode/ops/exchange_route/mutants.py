@@ -14,13 +14,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "exchange_route",
         "columns_over_the_logits",
-        "inside = inside + c.num_experts * _WORD_BYTES + vector * _VECTOR_BYTES",
-        "inside = inside + vector * _VECTOR_BYTES",
+        "inside = inside + c.num_experts * _WORD_BYTES + vector * VECTOR_BYTES",
+        "inside = inside + vector * VECTOR_BYTES",
     ),
     Mutant(
         "exchange_route",
         "one_rank_is_sent_nothing",
-        "                if r != rank:",
-        "                if r > 0 and r != rank:",
+        "        if r != rows.rank:",
+        "        if r > 0 and r != rows.rank:",
+        file="../../device/rank_rows.py",
+    ),
+    Mutant(
+        "exchange_route",
+        "scores_of_neighbours",
+        "sLogits[first + j] = logits[j]",
+        "sLogits[first + (j ^ 1)] = logits[j]",
     ),
 )

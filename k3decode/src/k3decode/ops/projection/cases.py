@@ -40,8 +40,13 @@ _AT_MORE_TOKENS = {
             "tp8_latent_up",
             "tp8_shared_gate_up",
             "tp16_lm_head",
+            "tp16_q_b",
         ],
         (2, 16, 32),
+    ),
+    **dict.fromkeys(
+        ["tp8_own_front", "tp8_own_tail", "tp16_own_front", "tp16_own_tail"],
+        (2, 3, 4, 16, 32),
     ),
     **dict.fromkeys(
         [

@@ -70,6 +70,13 @@ class ProjectionConfig:
     """Columns of a unit: 64, one 128-byte line of the L2 cache per weight row, or 32."""
     situ: SituBounds | None = None
     """Set where weight rows alternate between gate and up, and the output is SiTU of each pair."""
+    activation_rows: int | None = None
+    """Activation rows that are kept, where fewer come than a matrix instruction takes; None for
+    `tokens`. Results of the others, which are read from the last one, are not used."""
+    ahead: int | None = None
+    """Units of each warp that are on their way at a time before activations come; None for all.
+
+    Fewer do not keep small launches in front waiting for memory."""
     adds_phases: bool = False
     """Whether each phase has sums of its own that are added up with rounding.
 
@@ -81,6 +88,13 @@ class ProjectionConfig:
                 f"room for 1, 2 or a multiple of 8 tokens, found {self.tokens}: "
                 "a matrix instruction takes 8"
             )
+        if self.activation_rows is not None and not (
+            self.uses_tensor_cores and 1 <= self.activation_rows < self.tokens
+        ):
+            raise ValueError(
+                f"fewer activation rows than the {self.tokens} of matrix instructions, found "
+                f"{self.activation_rows}: None keeps all"
+            )
         if not 1 <= self.warps <= _MAX_WARPS or not 1 <= self.split <= _MAX_CLUSTER:
             raise ValueError(
                 f"1 to 32 warps and clusters of 1 to 8, found {self.warps} and {self.split}"
@@ -89,6 +103,11 @@ class ProjectionConfig:
             raise ValueError(
                 f"units of {PART_COLUMNS} or {COLUMN_MULTIPLE} columns, found {self.unit_columns}: "
                 "what divides every weight"
+            )
+        if self.ahead is not None and not 1 <= self.ahead < self.stages - 1:
+            raise ValueError(
+                f"1 to {self.stages - 2} units on their way before activations come, found "
+                f"{self.ahead}: None for all of a ring"
             )
         if self.stages < 2 or self.phase_units % self.warps_k:  # noqa: PLR2004
             raise ValueError(
@@ -106,8 +125,11 @@ class ProjectionConfig:
         """What tells variants apart, in a word."""
         tile = f"{self.blocks}x{self.warps_n}x{self.warps_k}"
         ring = f"{self.stages}x{self.unit_columns}"
+        rows = "" if self.activation_rows is None else f"{self.activation_rows}of"
+        ring += "" if self.ahead is None else f"ahead{self.ahead}"
         end = ("_phases" if self.adds_phases else "") + ("" if self.situ is None else "_situ")
-        return f"m{self.tokens}_{tile}_ring{ring}_phase{self.phase_units}_split{self.split}{end}"
+        split = f"phase{self.phase_units}_split{self.split}"
+        return f"m{rows}{self.tokens}_{tile}_ring{ring}_{split}{end}"
 
     @property
     def warps(self) -> int:
@@ -128,6 +150,11 @@ class ProjectionConfig:
     def token_tiles(self) -> int:
         """Groups of 8 tokens."""
         return -(-self.tokens // 8)
+
+    @property
+    def kept_rows(self) -> int:
+        """Activation rows in a buffer."""
+        return self.activation_rows or self.tokens
 
     @property
     def tile_rows(self) -> int:
@@ -163,6 +190,6 @@ class ProjectionConfig:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a CTA without barriers; partial sums reuse rings and activations."""
-        activations = ACTIVATION_BUFFERS * self.tokens * self.token_pitch * _BF16_BYTES
+        activations = ACTIVATION_BUFFERS * self.kept_rows * self.token_pitch * _BF16_BYTES
         partials = self.warps_k * self.tokens * self.partial_pitch * _FP32_BYTES
         return max(self.ring_bytes + activations, partials)

@@ -113,6 +113,8 @@ class ProjectionKernel:
             cute.arch.mbarrier_init_fence()
         for i in cutlass.range_constexpr(c.stages - 1):
             self._fetch_unit(gWeights, sRing, Int32(i), Int32(i), units)
+            if cutlass.const_expr(c.ahead is not None and i + 1 >= c.ahead):
+                cute.arch.cp_async_wait_group(c.ahead - 1)
         cute.arch.sync_threads()
         cute.arch.griddepcontrol_launch_dependents()
         # Weights never change; everything else may still be written by the launch before.
@@ -148,8 +150,8 @@ class ProjectionKernel:
             ),
         )
         activation = cute.make_layout(
-            (VECTOR_WIDTH, c.token_pitch // VECTOR_WIDTH, c.tokens, ACTIVATION_BUFFERS),
-            stride=(1, VECTOR_WIDTH, c.token_pitch, c.tokens * c.token_pitch),
+            (VECTOR_WIDTH, c.token_pitch // VECTOR_WIDTH, c.kept_rows, ACTIVATION_BUFFERS),
+            stride=(1, VECTOR_WIDTH, c.token_pitch, c.kept_rows * c.token_pitch),
         )
         partial = cute.make_layout(
             (c.partial_pitch, c.tokens, c.warps_k),
@@ -303,6 +305,8 @@ class ProjectionKernel:
                 ]
                 for tile in cutlass.range_constexpr(c.token_tiles):
                     token = tile * _TILE_TOKENS + lane // QUAD
+                    if cutlass.const_expr(c.kept_rows < c.tokens):
+                        token = cutlass.min(token, c.kept_rows - 1)
                     rTokens = _words(sActivation[None, place, token, buffer])
                     for block in cutlass.range_constexpr(c.blocks):
                         for step in cutlass.range_constexpr(2):

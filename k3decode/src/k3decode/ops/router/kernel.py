@@ -86,7 +86,20 @@ class RouterKernel:
         c = self.config
         tid, _, _ = cute.arch.thread_idx()
         row, _, _ = cute.arch.block_idx()
-        smem = SmemAllocator()
+        memory = self._memory(SmemAllocator())
+        first = tid * c.experts_per_lane
+        bias = [mBias[first + j] for j in range(c.experts_per_lane)]
+        cute.arch.griddepcontrol_launch_dependents()
+        # The bias never changes; the logits may still be written by the launch before.
+        cute.arch.griddepcontrol_wait()
+        logits = [mLogits[row, first + j] for j in range(c.experts_per_lane)]
+        keys = [ordered(sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
+        self._select(keys, first, memory, mLogits[row, None], mExperts, mWeights, row)
+
+    @cute.jit
+    def _memory(self, smem: SmemAllocator):
+        """Shared memory of a selection: bests of groups, candidates, their count, taken ones."""
+        c = self.config
         taken = c.warps * c.experts_per_token
         sTops = smem.allocate_tensor(
             Int32, cute.make_layout((c.warps, WARP_SIZE), stride=(WARP_SIZE, 1)), 16
@@ -95,28 +108,39 @@ class RouterKernel:
         sCount = smem.allocate_tensor(Int32, cute.make_layout(c.warps), 16)
         sKeys = smem.allocate_tensor(Int32, cute.make_layout(taken), 16)
         sIds = smem.allocate_tensor(Int32, cute.make_layout(taken), 16)
-        first = tid * c.experts_per_lane
-        bias = [mBias[first + j] for j in range(c.experts_per_lane)]
-        cute.arch.griddepcontrol_launch_dependents()
-        # The bias never changes; the logits may still be written by the launch before.
-        cute.arch.griddepcontrol_wait()
-        logits = [mLogits[row, first + j] for j in range(c.experts_per_lane)]
-        keys = [ordered(sigmoid(logits[j]) + bias[j]) for j in range(c.experts_per_lane)]
-        least = self._least_score(keys, sTops, sCandidates, tid)
+        return sTops, sCandidates, sCount, sKeys, sIds
+
+    @cute.jit
+    def _select(
+        self,
+        keys: list,
+        first: Int32,
+        memory: tuple,
+        logits: cute.Tensor,
+        mExperts: cute.Tensor,
+        mWeights: cute.Tensor,
+        row: Int32,
+    ):
+        """All threads of a CTA: choose a row's experts by their keys, and write them.
+
+        `logits` is the whole row, of which each thread has the keys from expert `first` on; it is
+        read after a barrier.
+        """
+        sTops, sCandidates, sCount, sKeys, sIds = memory
+        least = self._least_score(keys, sTops, sCandidates)
         total = self._gather(keys, least, first, sCandidates, sCount)
         if total <= _CANDIDATES:
             if cute.arch.warp_idx() == 0:
                 mine = self._by_rank(sCandidates, sIds, total)
-                self._write(mine, mLogits, mExperts, mWeights, row)
+                self._write(mine, logits, mExperts, mWeights, row)
         else:
-            self._choose(keys, first, sKeys, sIds, mLogits, mExperts, mWeights, row)
+            self._choose(keys, first, sKeys, sIds, logits, mExperts, mWeights, row)
 
     @cute.jit
-    def _least_score(
-        self, keys: list, sTops: cute.Tensor, sCandidates: cute.Tensor, tid: Int32
-    ) -> Int32:
+    def _least_score(self, keys: list, sTops: cute.Tensor, sCandidates: cute.Tensor) -> Int32:
         """A score that as many experts as are asked for reach: the best of 32 groups do."""
         c = self.config
+        tid, _, _ = cute.arch.thread_idx()
         lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
         top = keys[0]
         for j in cutlass.range_constexpr(1, c.experts_per_lane):
@@ -189,7 +213,7 @@ class RouterKernel:
     def _write(
         self,
         mine: Int32,
-        mLogits: cute.Tensor,
+        logits: cute.Tensor,
         mExperts: cute.Tensor,
         mWeights: cute.Tensor,
         row: Int32,
@@ -199,7 +223,7 @@ class RouterKernel:
         lane = cute.arch.lane_idx()
         score = Float32(0.0)
         if lane < c.experts_per_token:
-            score = sigmoid(mLogits[row, mine])
+            score = sigmoid(logits[mine])
         total = cute.arch.warp_reduction(score, operator.add)
         if lane < c.experts_per_token:
             mExperts[row, lane] = mine
@@ -212,7 +236,7 @@ class RouterKernel:
         first: Int32,
         sKeys: cute.Tensor,
         sIds: cute.Tensor,
-        mLogits: cute.Tensor,
+        logits: cute.Tensor,
         mExperts: cute.Tensor,
         mWeights: cute.Tensor,
         row: Int32,
@@ -237,7 +261,7 @@ class RouterKernel:
                     keys.append(sKeys[cutlass.min(place, last)] if place <= last else Int32(_TAKEN))
                     ids.append(sIds[cutlass.min(place, last)])
                 key, mine = _take_best(keys, ids, c.experts_per_token)
-            self._write(mine, mLogits, mExperts, mWeights, row)
+            self._write(mine, logits, mExperts, mWeights, row)
 
 
 @cute.jit
