@@ -4,6 +4,7 @@ The state maps each register to a `Value`. A register that was never assigned on
 count where paths meet.
 """
 
+import re
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from k3decode.audit.program import (
     Immediate,
     Instruction,
     Kernel,
+    ModuleConstant,
     Negated,
     Operand,
     Parameter,
@@ -35,6 +37,7 @@ from k3decode.audit.value import Origin, Root, RootKind, Sum, Value, add, choose
 __all__ = ["Facts", "may_poll", "trace"]
 
 _POINTER_BYTES = 8
+_WIDE_TYPE = re.compile(r"\.[bsu]64\b")
 _State = dict[str, Value]
 _View = Mapping[str, Value]
 _UNASSIGNED = Value()
@@ -47,6 +50,10 @@ class Facts:
 
     addresses: dict[tuple[int, int], Value] = field(default_factory=dict)
     """Of what an access reads."""
+    wide: dict[tuple[int, int], frozenset[Root]] = field(default_factory=dict)
+    """What was loaded with 64 bits and is a part of the address of an access."""
+    targets: dict[tuple[int, int], Value] = field(default_factory=dict)
+    """Of what is written."""
     barriers: dict[tuple[int, int], Value] = field(default_factory=dict)
     """Addresses of mbarriers."""
     conditions: dict[int, Value] = field(default_factory=dict)
@@ -149,6 +156,9 @@ class _Tracer:
     ) -> None:
         if instruction.access is not None:
             facts.addresses[place] = self._address(instruction.access.address, state)
+            facts.wide[place] = self._wide(instruction.access.address, state)
+        if instruction.target:
+            facts.targets[place] = self._address(instruction.target, state)
         if instruction.barrier:
             facts.barriers[place] = self._sum(instruction.barrier, state)
 
@@ -159,6 +169,24 @@ class _Tracer:
             return _UNASSIGNED
         rooted = [value for value in values if value.roots]
         return choose(rooted or values[:1], ())
+
+    def _wide(self, halves: Iterable[tuple[Operand, ...]], state: _View) -> frozenset[Root]:
+        """Loaded roots of all of an address; an index of 32 bits is only in its lower half."""
+        values = [self._sum(half, state) for half in halves]
+        loaded = [
+            {Root(r.kind, r.key) for r in value.roots if r.kind is RootKind.LOADED}
+            for value in values
+        ]
+        if len(loaded) > 1:
+            return frozenset(set.intersection(*loaded))
+        if self._kernel.dialect == "SASS":
+            return frozenset()
+        return frozenset(root for one in loaded for root in one if self._loads_64_bits(root))
+
+    def _loads_64_bits(self, root: Root) -> bool:
+        """Whether an instruction of PTX loads numbers of 64 bits."""
+        text = self._kernel.instructions[root.key].text if isinstance(root.key, int) else ""
+        return _WIDE_TYPE.search(text.split(" [")[0]) is not None
 
     def _guarded(self, guard: Guard | None, old: Value | None, new: Value, state: _View) -> Value:
         if guard is None:
@@ -240,6 +268,8 @@ def _fixed(operand: Operand) -> Value:
             value = _rooted(Root(RootKind.AREA), offset)
         case Symbol(name):
             value = _rooted(Root(RootKind.SYMBOL, name), 0)
+        case ModuleConstant(name):
+            value = _rooted(Root(RootKind.LOADED, name), 0)
         case SharedWindow(name):
             value = _rooted(Root(RootKind.SHARED, name), 0)
         case ThreadIndex():

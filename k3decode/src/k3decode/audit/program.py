@@ -21,6 +21,7 @@ __all__ = [
     "Jump",
     "JumpKind",
     "Kernel",
+    "ModuleConstant",
     "Negated",
     "Number",
     "Operand",
@@ -72,6 +73,13 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
+class ModuleConstant:
+    """What a constant of the module holds; the host may have put an address there."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class SharedWindow:
     """An address in shared memory: where the CTA's begins, or a variable there."""
 
@@ -106,6 +114,7 @@ Operand = (
     | ParameterWord
     | ParameterArea
     | Symbol
+    | ModuleConstant
     | SharedWindow
     | ThreadIndex
     | Number
@@ -233,6 +242,8 @@ class Instruction:
     barrier: tuple[Operand, ...] = ()
     """Address of the mbarrier; what stands together is added."""
     jump: Jump | None = None
+    target: tuple[tuple[Operand, ...], ...] = ()
+    """Halves of the address of global memory that it writes, low first."""
 
 
 @dataclass(frozen=True, slots=True)

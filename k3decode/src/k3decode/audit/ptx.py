@@ -128,6 +128,8 @@ class _Translator:
                 plain = self._load(line, parts, plain)
             case "multimem" if parts[1].startswith("ld"):
                 plain = self._load(line, parts, plain)
+            case "wmma" if parts[1] == "load":
+                plain = self._load(line, parts, plain)
             case "atom":
                 plain = self._atomic(line, parts, plain)
             case "tex" | "tld4" | "suld":
@@ -145,6 +147,8 @@ class _Translator:
                 event = Event.CTA_BARRIER if whole else None
             case "st" if "async" in parts:
                 event = Event.MBARRIER_ARRIVE
+            case "st" | "red":
+                plain = replace(plain, target=self._written(line, parts))
             case family if family not in _WITHOUT_RESULT:
                 plain = replace(plain, assignments=self._arithmetic(line, parts))
         return plain if event is None else replace(plain, event=event)
@@ -182,12 +186,22 @@ class _Translator:
 
     def _atomic(self, line: Statement, parts: list[str], plain: Instruction) -> Instruction:
         loaded = self._loaded(line)
-        if any(part.startswith("shared") for part in parts) or line.operands[0] == "_":
+        if any(part.startswith("shared") for part in parts):
             return replace(plain, assignments=loaded)
         generic = "global" not in parts
         address = self._address(line.operands[1])
+        if line.operands[0] == "_":
+            return replace(plain, assignments=loaded, target=(address,))
         access = Access((address,), Route.ATOMIC, Coherence.STRONG, generic)
-        return replace(plain, assignments=loaded, access=access)
+        return replace(plain, assignments=loaded, access=access, target=(address,))
+
+    def _written(self, line: Statement, parts: list[str]) -> tuple[tuple[Operand, ...], ...]:
+        """Address in global memory that a store or a reduction without result writes."""
+        elsewhere = ("shared", "local", "param")
+        memory = [operand for operand in line.operands if operand.startswith("[")]
+        if not memory or any(part.startswith(elsewhere) for part in parts):
+            return ()
+        return (self._address(memory[0]),)
 
     def _copy(self, line: Statement, parts: list[str], plain: Instruction) -> Instruction:
         memory = [operand for operand in line.operands if operand.startswith("[")]

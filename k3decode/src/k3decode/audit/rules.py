@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from k3decode.audit.dataflow import Facts, trace
 from k3decode.audit.declaration import KernelFacts, Memory
 from k3decode.audit.flow import Flow, build_flow
+from k3decode.audit.paths import Paths, Polled, Waits, reach
 from k3decode.audit.program import Access, Coherence, Event, Instruction, Kernel
-from k3decode.audit.value import Root, RootKind, Sum, Value
-from k3decode.audit.waits import Paths, Waits, find_waits, reach
+from k3decode.audit.value import Root, RootKind, Sum
+from k3decode.audit.waits import find_waits
 
 __all__ = ["Audit", "Finding", "Load", "audit_kernel"]
 
@@ -17,6 +18,8 @@ NON_COHERENT = "non-coherent"
 MAILBOX_UNPOLLED = "mailbox-before-poll"
 UNKNOWN_PROVENANCE = "unknown-provenance"
 UNDECIDED = "undecided"
+
+_UNWRITTEN = frozenset({Memory.STATIC, Memory.STATIC_TABLE})
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,13 @@ def audit_kernel(kernel: Kernel, facts: KernelFacts) -> Audit:
     flow = build_flow(kernel)
     values = trace(flow)
     entry = not facts.dependent_launch
-    waits = find_waits(flow, values, dependency=True, at_entry=entry)
-    polled = find_waits(flow, values, dependency=False, at_entry=False)
+    source = _Sources(kernel, values, facts)
+    declared = source.polled()
+    waits = find_waits(flow, values, declared, dependency=True, at_entry=entry)
+    polled = find_waits(flow, values, declared, dependency=False, at_entry=False)
     early, unpolled = reach(flow, waits), reach(flow, polled)
-    loads = tuple(_loads(flow, values, facts, (early, unpolled), waits.polls | polled.polls))
+    polls = waits.polls | polled.polls
+    loads = tuple(_loads(flow, values, source, (early, unpolled), polls))
     findings = [
         Finding(UNDECIDED, 0, "", (), f"the kernel's paths cannot be followed: {problem}")
         for problem in flow.problems
@@ -110,18 +116,17 @@ def _starts_early(flow: Flow, facts: KernelFacts) -> bool:
 
 
 def _loads(
-    flow: Flow, values: Facts, facts: KernelFacts, paths: tuple[Paths, Paths], polls: set[int]
+    flow: Flow, values: Facts, source: "_Sources", paths: tuple[Paths, Paths], polls: set[int]
 ) -> Iterator[Load]:
     """Reads of global memory, one for each instruction, in order."""
     early, unpolled = paths
     places: dict[int, list[tuple[int, int]]] = {}
     for block, index in sorted(values.addresses):
         places.setdefault(index, []).append((block, index))
-    source = _Sources(flow.kernel, values, facts)
     for index, copies in sorted(places.items()):
         instruction = flow.kernel.instructions[index]
         access = instruction.access
-        found = [source.of(values.addresses[copy]) for copy in copies]
+        found = [source.of(copy) for copy in copies]
         known = [one for one in found if one is not None]
         if access is None or not known:
             # It reads shared memory, or the parameters themselves.
@@ -155,6 +160,7 @@ class _Sources:
     def __init__(self, kernel: Kernel, values: Facts, facts: KernelFacts) -> None:
         self._kernel = kernel
         self._facts = facts
+        self._values = values
         self._addresses = {index: value for (_, index), value in values.addresses.items()}
         self._pointers = frozenset(
             root
@@ -169,23 +175,38 @@ class _Sources:
         ordinal, offset = place
         return self._facts.name_of(ordinal) + (f"+{offset}" if offset else "")
 
-    def of(self, value: Value) -> _Provenance | None:
-        """Provenance of an address; None: it is not in global memory."""
+    def polled(self) -> Polled:
+        """Loads of memory that nobody writes, or that other GPUs write."""
+        still: set[int] = set()
+        moving: set[int] = set()
+        mailboxes: set[int] = set()
+        for place in self._values.addresses:
+            found, index = self.of(place), place[1]
+            if found is not None:
+                fixed = found.unknown is None and found.memories <= _UNWRITTEN
+                (still if fixed else moving).add(index)
+                mailboxes.update({index} if Memory.MAILBOX in found.memories else ())
+        return Polled(frozenset(still - moving), frozenset(mailboxes))
+
+    def of(self, place: tuple[int, int]) -> _Provenance | None:
+        """Provenance of the address of an access; None: it is not in global memory."""
+        value, wide = self._values.addresses[place], self._values.wide[place]
+        access = self._kernel.instructions[place[1]].access
         parameters: set[tuple[int, int]] = set()
         memories: set[Memory] = set()
         unknown: str | None = None
         kinds = {root.kind for root in value.roots}
-        if kinds and kinds <= {RootKind.SHARED}:
+        elsewhere = access is not None and access.generic and not value.scaled & self._pointers
+        if kinds and kinds <= {RootKind.SHARED} and elsewhere:
             return None
         for one in value.sums:
             strong = self._strong(one)
             known = [root for root in strong if root.kind is RootKind.PARAMETER]
             hidden = [root for root in value.scaled & self._pointers if root not in strong]
             for root in (*known, *hidden):
-                place = _place(root)
-                parameters.add(place)
-                memories.add(self._facts.memory_of(*place))
-            for reason, memory in self._others(one, strong):
+                parameters.add(_place(root))
+                memories.add(self._facts.memory_of(*_place(root)))
+            for reason, memory in self._others(one, strong, wide):
                 unknown = unknown or reason
                 memories.update({memory} if memory else ())
             # A number without any root is what a register held before it got an address; whoever
@@ -193,6 +214,8 @@ class _Sources:
             only_numbers = not one.roots and not hidden
             if only_numbers and len(value.sums) == 1:
                 unknown = unknown or "no parameter is a part of its address"
+            elif one.opaque and not hidden:
+                unknown = unknown or "an address was mixed into what it may begin with"
         if not memories:
             unknown = unknown or "nothing is known of its parts"
         return _Provenance(frozenset(parameters), frozenset(memories), unknown)
@@ -217,19 +240,29 @@ class _Sources:
             return [] if parameter is None else [_whole(parameter.ordinal)]
         return [_whole(parameter.ordinal) for parameter in self._kernel.parameters]
 
-    def _others(self, one: Sum, strong: list[Root]) -> Iterator[tuple[str | None, Memory | None]]:
-        """What an address begins with beside parameters."""
+    def _others(
+        self, one: Sum, strong: list[Root], wide: frozenset[Root]
+    ) -> Iterator[tuple[str | None, Memory | None]]:
+        """What an address begins with beside parameters.
+
+        A number that was loaded is an offset where it is added to a pointer, unless it may be the
+        distance to other memory.
+        """
         for root in one.roots:
             if root.kind is RootKind.SYMBOL:
                 yield f"it begins with a variable of the module ({root.key})", None
-            elif root.kind is RootKind.LOADED and (not strong or _has_difference(one)):
-                yield self._loaded(root)
+            elif root.kind is RootKind.LOADED:
+                far = Root(root.kind, root.key) in wide or _has_difference(one)
+                if far or one.merged or not strong:
+                    yield self._loaded(root)
             elif root.kind is RootKind.PARAMETER and not strong and root.key:
                 yield "it begins with a number that was declared scalar", None
 
     def _loaded(self, root: Root) -> tuple[str | None, Memory | None]:
         """A pointer that was loaded: from a declared table, or from anywhere."""
-        index = int(root.key) if isinstance(root.key, int) else 0
+        if not isinstance(root.key, int):
+            return f"it begins with a constant of the module ({root.key})", None
+        index = root.key
         at = self._kernel.instructions[index].at
         table = self._addresses.get(index)
         kinds: set[Memory] = set()
@@ -265,7 +298,7 @@ def _has_difference(one: Sum) -> bool:
 def _judge(load: Load) -> Iterable[Finding]:
     """Everything that is wrong with one read."""
     instruction = load.instruction
-    unsafe = load.memories - {Memory.STATIC, Memory.STATIC_TABLE}
+    unsafe = load.memories - _UNWRITTEN
     what = ", ".join(load.parameters) or "memory of unknown origin"
 
     def finding(code: str, why: str, path: tuple[int, ...] = ()) -> Finding:

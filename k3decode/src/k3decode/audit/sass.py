@@ -114,7 +114,12 @@ class _Translator:
             generic=line.opcode.startswith("ATOM."),
         )
         # Nothing is read when nothing receives the old value.
-        return Instruction(line.at, line.text, None, results, access if results else None)
+        read = access if results else None
+        return Instruction(line.at, line.text, None, results, read, target=access.address)
+
+    def _store(self, line: RawInstruction) -> Instruction:
+        (address,) = _memory(line, 1)
+        return Instruction(line.at, line.text, target=self._reader.memory(address))
 
     def _shared_load(self, line: RawInstruction) -> Instruction:
         return Instruction(line.at, line.text, None, self._loaded(line))
@@ -131,8 +136,8 @@ class _Translator:
         return self._copy(line, Route.TENSOR_COPY)
 
     def _bulk_copy(self, line: RawInstruction) -> Instruction:
-        # Only from global memory to shared memory; the other directions read no global memory.
-        if not line.opcode.startswith("UBLKCP.S.G"):
+        # Target and source follow the name; from shared memory no global memory is read.
+        if line.opcode.split(".")[2:3] == ["S"]:
             return Instruction(line.at, line.text)
         return self._copy(line, Route.BULK_COPY)
 
@@ -261,6 +266,10 @@ _FAMILIES: dict[str, Callable[[_Translator, RawInstruction], Instruction]] = {
     "LDGDEPBAR": _Translator._nothing,
     "ATOM": _Translator._atomic,
     "ATOMG": _Translator._atomic,
+    "RED": _Translator._store,
+    "REDG": _Translator._store,
+    "ST": _Translator._store,
+    "STG": _Translator._store,
     "LDS": _Translator._shared_load,
     "LDSM": _Translator._shared_load,
     "ATOMS": _Translator._shared_load,
@@ -271,6 +280,7 @@ _FAMILIES: dict[str, Callable[[_Translator, RawInstruction], Instruction]] = {
     "TLD4": _Translator._texture,
     "TXD": _Translator._texture,
     "SULD": _Translator._texture,
+    "SUATOM": _Translator._texture,
     "LDC": _Translator._constant_load,
     "ULDC": _Translator._constant_load,
     "LDCU": _Translator._constant_load,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from k3decode.audit.program import (
     Guard,
     Immediate,
+    ModuleConstant,
     Negated,
     Operand,
     ParameterArea,
@@ -101,8 +102,12 @@ class OperandReader:
         index, register, offset_text = bank.groups()
         offset = int(offset_text or "0x0", 16) + _WORD_BYTES * number
         if index != "0x0":
-            # Bank 4 holds addresses of the module's variables; the others hold numbers.
-            return Symbol(f"c[{index}][{offset:#x}]") if index == "0x4" else Scalar()
+            # Both words of an address have one name.
+            name = f"c[{index}][{offset & -2 * _WORD_BYTES:#x}]"
+            # Bank 4 holds addresses of the module's variables, bank 3 what the host put into its
+            # constants; the others hold numbers.
+            module: dict[str, Operand] = {"0x3": ModuleConstant(name), "0x4": Symbol(name)}
+            return module.get(index, Scalar())
         if _is_index(register):
             return ParameterWord(None)
         if offset >= self.parameter_base:

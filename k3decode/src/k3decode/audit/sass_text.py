@@ -16,6 +16,10 @@ __all__ = ["RawInstruction", "RawKernel", "split_operands", "split_sass"]
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\w+)", re.MULTILINE)
 _SECTION = re.compile(r"^\s*\.section\s+([^,\s]+),", re.MULTILINE)
 _CODE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[0-9T]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
+_OTHER_CODE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+[^.\s].*")
+_ENTRY = "STO_CUDA_ENTRY"
+# Above every offset in a constant bank.
+_NO_PARAMETERS = 1 << 32
 # What nvdisasm knows beside the operands, as which labels a jump leads to.
 _REMARK = re.compile(r'\s*\(\*".*?"\*\)')
 _LABEL = re.compile(r"^(\S+):\s*$")
@@ -72,11 +76,14 @@ def split_sass(text: str) -> list[RawKernel]:
     kernels = []
     for name, body in code.items():
         information = sections.get(f".nv.info.{name}", "")
-        # A subroutine with a section of its own has no parameters; a call to it is reported.
+        base, parameters = _NO_PARAMETERS, tuple[Parameter, ...]()
         if "EIATTR_PARAM_CBANK" in information:
             base, parameters = _parameters(name, information)
-            lines, labels = _code(body)
-            kernels.append(RawKernel(name, target[1], parameters, base, lines, labels))
+        elif not information or _ENTRY not in body:
+            # A subroutine with a section of its own is no kernel; a call to it is reported.
+            continue
+        lines, labels = _code(body)
+        kernels.append(RawKernel(name, target[1], parameters, base, lines, labels))
     if not kernels:
         raise UnreadableInputError(
             f"expected a section .nv.info.{next(iter(code))} that lists the parameters, found "
@@ -138,6 +145,11 @@ def _code(body: str) -> tuple[tuple[RawInstruction, ...], dict[str, int]]:
             text = " ".join(part for part in (guard, opcode, operands) if part)
             pieces = split_operands(_REMARK.sub("", operands))
             lines.append(RawInstruction(int(offset, 16), guard, opcode, pieces, text))
+        elif _OTHER_CODE.match(line):
+            raise UnreadableInputError(
+                f"expected an instruction, found `{line.strip()}`: this version of nvdisasm writes "
+                "what the audit does not read"
+            )
     return tuple(lines), labels
 
 

@@ -1,7 +1,7 @@
 """What a test depends on, followed backwards: only on polled values, or also on giving up?
 
-A loop that polls and counts its rounds, or looks at a clock, can be left without success; leaving
-it says nothing then.
+A loop that polls and counts its rounds, looks at a clock or reads another value that may change,
+can be left without success; leaving it says nothing then.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,9 @@ class Slices:
                 self._predecessors.setdefault(successor, []).append(block)
 
     def may_give_up(self, block: int, body: frozenset[int] | None = None) -> bool:
-        """Whether the test at the end of a block also depends on a count or on a clock.
+        """Whether the test at the end of a block also depends on what changes by itself.
+
+        That is a count, a clock, and in a loop also what is read there and not polled.
 
         Args:
             block: the block that ends with the test.
@@ -66,7 +68,8 @@ class Slices:
                     queue.append(_Use(*definition[:2], instruction.guard.register))
                 if may_poll(instruction) or instruction.event is Event.MBARRIER_TRY:
                     continue
-                if self._is_count(definition, body) or _reads_clock(definition[2]):
+                read_anew = body is not None and definition[2].form is Form.LOADED
+                if read_anew or self._is_count(definition, body) or _reads_clock(definition[2]):
                     return True
                 queue += [_Use(*definition[:2], name) for name in _registers(definition[2])]
         return False

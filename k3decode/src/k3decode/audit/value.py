@@ -35,11 +35,15 @@ class RootKind(Enum):
     """Key: ordinal and byte offset inside the parameter, in steps of 8."""
     AREA = "parameters' own address"
     LOADED = "loaded"
-    """Key: index of the load."""
+    """Key: index of the load, or the name of a constant of the module."""
     SYMBOL = "symbol"
     SHARED = "shared memory"
     OUTCOME = "outcome"
     """Key: index of the instruction whose success a predicate says."""
+
+
+_ADDRESSES = frozenset({RootKind.PARAMETER, RootKind.AREA, RootKind.SYMBOL, RootKind.LOADED})
+"""What may be an address in global memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Sum:
     constant: int | None = None
     merged: bool = False
     """It stands for sums of any of its roots: there were too many to tell apart."""
+    opaque: bool = False
+    """No root is known, and something that may be an address was mixed into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,7 @@ def negate(value: Value) -> Value:
             frozenset(Root(r.kind, r.key, not r.negated) for r in one.roots),
             None if one.constant is None else -one.constant,
             one.merged,
+            one.opaque,
         )
         for one in value.sums
     )
@@ -136,8 +143,13 @@ def negate(value: Value) -> Value:
 def mix(values: Iterable[Value]) -> Value:
     """Something that depends on all values and is no address."""
     values = list(values)
+    opaque = any(
+        one.opaque or any(root.kind in _ADDRESSES for root in one.roots)
+        for value in values
+        for one in value.sums
+    )
     return Value(
-        frozenset({Sum()}),
+        frozenset({Sum(opaque=opaque)}),
         _pointers(values).union(*(v.scaled for v in values)),
         frozenset().union(*(v.tokens for v in values)),
         frozenset().union(*(v.origins for v in values)),
@@ -171,7 +183,9 @@ def choose(alternatives: Sequence[Value], conditions: Sequence[Value]) -> Value:
 def _plus(one: Sum, other: Sum) -> Sum:
     known = one.constant is not None and other.constant is not None
     constant = (one.constant or 0) + (other.constant or 0) if known else None
-    return Sum(one.roots | other.roots, constant, one.merged or other.merged)
+    merged, roots = one.merged or other.merged, one.roots | other.roots
+    opaque = (one.opaque or other.opaque) and (merged or not roots)
+    return Sum(roots, constant, merged, opaque)
 
 
 def _limited(sums: Iterable[Sum]) -> frozenset[Sum]:
@@ -179,27 +193,30 @@ def _limited(sums: Iterable[Sum]) -> frozenset[Sum]:
 
     Only grows from one pass to the next: what a merged sum covers stays covered.
     """
-    kept: dict[frozenset[Root], set[int | None]] = {}
-    merged: frozenset[Root] = frozenset()
+    kept: dict[tuple[frozenset[Root], bool], set[int | None]] = {}
+    merged: list[Sum] = []
     for one in sums:
         if one.merged:
-            merged |= one.roots
+            merged.append(one)
         else:
-            kept.setdefault(one.roots, set()).add(one.constant)
-    result = {Sum(merged, None, True)} if merged else set()
-    for roots, constants in kept.items():
-        if roots and roots <= merged:
+            kept.setdefault((one.roots, one.opaque), set()).add(one.constant)
+    whole = _merge_all(merged)
+    result = {whole} if merged else set()
+    for (roots, opaque), constants in kept.items():
+        if roots and roots <= whole.roots:
             continue
         unknown = None in constants or len(constants) > _MAX_CONSTANTS
         distinct: set[int | None] = {None} if unknown else constants
-        result.update(Sum(roots, constant) for constant in distinct)
+        result.update(Sum(roots, constant, opaque=opaque) for constant in distinct)
     if len(result) > _MAX_SUMS:
         return frozenset({_merge_all(result)})
     return frozenset(result)
 
 
 def _merge_all(sums: Iterable[Sum]) -> Sum:
-    return Sum(frozenset(root for one in sums for root in one.roots), None, True)
+    sums = list(sums)
+    roots = frozenset(root for one in sums for root in one.roots)
+    return Sum(roots, None, True, any(one.opaque for one in sums))
 
 
 def _is_window(value: Value) -> bool:

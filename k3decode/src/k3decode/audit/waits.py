@@ -4,20 +4,22 @@
 - A try-wait on an mbarrier is one on the edge where it has succeeded.
 - A polling load (volatile, relaxed, acquire or atomic) is one on the edges that leave its loop by a
   test of what it loaded. A first load before the loop that is tested the same way belongs to it.
+  A poll of what nobody writes is none, and neither is one of what this kernel itself wrote before
+  it waited, unless other GPUs write there too: its CTAs then only wait for each other.
 - When all threads of a CTA meet after some of them waited, all have.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from k3decode.audit.dataflow import Facts, may_poll
 from k3decode.audit.dominance import Dominance, Loop, natural_loops
 from k3decode.audit.flow import Flow
+from k3decode.audit.paths import Paths, Polled, Waits, reach
 from k3decode.audit.program import Event, Instruction
 from k3decode.audit.slices import Slices
 from k3decode.audit.value import Origin, Root, RootKind, Value
 
-__all__ = ["Paths", "Waits", "find_waits"]
+__all__ = ["find_waits"]
 
 _Place = tuple[int, int]
 """Block, and index of an instruction."""
@@ -25,51 +27,32 @@ _EdgeKey = tuple[int, int]
 """Block, and number of one of its edges."""
 
 
-@dataclass
-class Waits:
-    """All places where a thread has waited."""
-
-    at_entry: bool = False
-    places: set[_Place] = field(default_factory=set)
-    edges: set[_EdgeKey] = field(default_factory=set)
-    polls: set[int] = field(default_factory=set)
-    """Indices of loads that are a wait themselves."""
-
-
-@dataclass(frozen=True)
-class Paths:
-    """What a thread can reach without having waited."""
-
-    reached: frozenset[_Place]
-    came_from: dict[int, int | None]
-    """Block that can be entered without a wait -> the one before it."""
-
-    def to(self, block: int) -> list[int]:
-        """Blocks of one such path, from the entry."""
-        path: list[int] = []
-        at: int | None = block
-        while at is not None:
-            path.append(at)
-            at = self.came_from[at]
-        return path[::-1]
-
-
-def find_waits(flow: Flow, facts: Facts, *, dependency: bool, at_entry: bool) -> Waits:
+def find_waits(
+    flow: Flow, facts: Facts, polled: Polled, *, dependency: bool, at_entry: bool
+) -> Waits:
     """All waits of a kernel.
 
     Args:
         flow: the kernel's paths.
         facts: values along them.
+        polled: what is declared of the memory that loads lead to.
         dependency: whether `griddepcontrol.wait` counts; for mailboxes it does not.
         at_entry: whether the launch itself waited for all earlier kernels.
     """
-    return _Finder(flow, facts, dependency=dependency, at_entry=at_entry).find()
+    return _Finder(flow, facts, polled, dependency=dependency, at_entry=at_entry).find()
 
 
 class _Finder:
-    def __init__(self, flow: Flow, facts: Facts, *, dependency: bool, at_entry: bool) -> None:
+    def __init__(
+        self, flow: Flow, facts: Facts, polled: Polled, *, dependency: bool, at_entry: bool
+    ) -> None:
         self._flow = flow
         self._facts = facts
+        self._polled = polled
+        self._before: list[list[int]] = [[] for _ in flow.blocks]
+        for block, successors in enumerate(flow.graph):
+            for successor in successors:
+                self._before[successor].append(block)
         self._dependency = dependency
         self._waits = Waits(at_entry=at_entry)
         self._dominance = Dominance(flow.graph)
@@ -80,14 +63,16 @@ class _Finder:
     def find(self) -> Waits:
         waits = self._waits
         polls, tries = self._tested_edges()
-        waits.edges.update(key for key, _ in polls)
-        waits.polls.update(index for _, indices in polls for index in indices)
         if self._dependency:
             waits.places.update(
                 (block, index)
                 for block, index, instruction in self._instructions()
                 if instruction.event is Event.DEPENDENCY_WAIT and instruction.guard is None
             )
+        waits.edges.update(key for key, _ in polls)
+        own = self._own_signals({index for _, indices in polls for index in indices})
+        waits.edges.difference_update(key for key, indices in polls if not indices - own)
+        waits.polls.update(index for _, indices in polls for index in indices - own)
         # A barrier can pass on a wait that was found only after another barrier did.
         while self._pass_on(tries):
             pass
@@ -97,6 +82,22 @@ class _Finder:
         for block in self._blocks:
             for index, instruction in self._flow.instructions(block):
                 yield block, index, instruction
+
+    def _own_signals(self, polls: set[int]) -> set[int]:
+        """Of the polls those of memory that this kernel writes before it has waited for others."""
+        before = reach(self._flow, self._waits).reached
+        # A poll that is an atomic operation writes nothing that it then waits for.
+        written = [
+            value
+            for place, value in self._facts.targets.items()
+            if place in before and place[1] not in polls
+        ]
+        return {
+            index
+            for (_, index), value in self._facts.addresses.items()
+            if index in polls - self._polled.mailboxes
+            and any(_may_overlap(value, target) for target in written)
+        }
 
     def _pass_on(self, tries: list[tuple[_EdgeKey, frozenset[int]]]) -> bool:
         """Add waits that follow from the known ones; says whether there was one."""
@@ -141,19 +142,35 @@ class _Finder:
         """Whether at least one thread has waited when all meet.
 
         All ways to the barrier have to wait, except that of a branch on the thread's index one
-        side is enough: some thread takes it. A way that never gets there does not matter.
+        side is enough: some thread takes it. A way that never gets there does not matter, and
+        passes nothing on.
         """
+        leading = self._leading_to(barrier[0])
         waited = dict.fromkeys(self._blocks, True)
         changed = True
         while changed:
             changed = False
             for block in self._blocks:
-                if waited[block] and not self._waits_from(block, barrier, waited):
+                # A block without a way to the barrier stays as it is: nobody asks for it.
+                if waited[block] and not self._waits_from(block, barrier, waited, leading):
                     waited[block] = False
                     changed = True
         return waited[0]
 
-    def _waits_from(self, block: int, barrier: _Place, waited: dict[int, bool]) -> bool:
+    def _leading_to(self, block: int) -> set[int]:
+        """Blocks that have a way to a block, and itself."""
+        found, queue = {block}, [block]
+        while queue:
+            target = queue.pop()
+            for before in self._before[target]:
+                if before not in found:
+                    found.add(before)
+                    queue.append(before)
+        return found
+
+    def _waits_from(
+        self, block: int, barrier: _Place, waited: dict[int, bool], leading: set[int]
+    ) -> bool:
         for index, _ in self._flow.instructions(block):
             if (block, index) == barrier:
                 return False
@@ -162,6 +179,7 @@ class _Finder:
         sides = [
             (block, number) in self._waits.edges or waited[edge.target]
             for number, edge in enumerate(self._flow.blocks[block].edges)
+            if edge.target in leading
         ]
         return any(sides) if sides and self._splits_threads(block) else all(sides)
 
@@ -226,7 +244,7 @@ class _Finder:
             self._left_loops(key, condition)
             | self._before_loop(key, condition)
             | self._beside_dead_end(key, condition)
-        )
+        ) - self._polled.still
 
     def _left_loops(self, key: _EdgeKey, condition: Value) -> frozenset[int]:
         """Polls and try-waits of loops that the edge leaves by testing their result."""
@@ -315,32 +333,6 @@ class _Finder:
         return frozenset(found)
 
 
-def reach(flow: Flow, waits: Waits, *, start: int = 0, without: int | None = None) -> Paths:
-    """What is reached from a block without a wait, and without entering another one."""
-    if waits.at_entry:
-        return Paths(frozenset(), {})
-    came_from: dict[int, int | None] = {start: None}
-    reached: set[_Place] = set()
-    queue = [start]
-    while queue:
-        block = queue.pop()
-        if block == without:
-            continue
-        stopped = False
-        for index, _ in flow.instructions(block):
-            reached.add((block, index))
-            if (block, index) in waits.places:
-                stopped = True
-                break
-        if stopped:
-            continue
-        for number, edge in enumerate(flow.blocks[block].edges):
-            if (block, number) not in waits.edges and edge.target not in came_from:
-                came_from[edge.target] = block
-                queue.append(edge.target)
-    return Paths(frozenset(reached), came_from)
-
-
 def _may_be_same(wanted: list[Value], arrived: Value | None) -> bool:
     """Whether an arrival can be on one of the mbarriers; only known distances tell them apart."""
     if arrived is None or not wanted:
@@ -352,4 +344,13 @@ def _may_be_same(wanted: list[Value], arrived: Value | None) -> bool:
         for value in wanted
         for one in value.sums
         for other in arrived.sums
+    )
+
+
+def _may_overlap(one: Value, other: Value) -> bool:
+    """Whether two addresses may be the same one; they begin with the same pointer then."""
+    return any(
+        a.roots & b.roots and (a.constant is None or b.constant is None or a.constant == b.constant)
+        for a in one.sums
+        for b in other.sums
     )
