@@ -48,7 +48,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve serve-full test lint format types contracts schema schema-check test-house test-unit \
 	test-kernels test-engine test-env test-pages kernels mutants error-rates test-mutations \
-	soak lock image image-check compose-check image-run image-inputs client-cost bench-agreement clean
+	soak lock image image-check compose-check image-run image-inputs client-cost bench-agreement known-answers clean
 
 ##@ Use
 help: ## List every target with a sentence.
@@ -182,6 +182,11 @@ bench-agreement: ## Measure whether the load client and vllm bench serve agree o
 	$(INSTALLED)
 	$(DEV)/python -m k3runner_testing.measurements.agreement \
 		--engine-python .k3eval/env/engine/bin/python --out runner/benchmarks/agreement.json
+
+known-answers: ## Evaluate a candidate that is slowed down, and one that is the baseline, on a real engine.
+	$(INSTALLED)
+	$(DEV)/python -m k3runner_testing.measurements.known_answers \
+		--engine-python .k3eval/env/engine/bin/python --out runner/benchmarks/known-answers.json
 
 error-rates: ## Write bundle/ERROR_RATES.md: how often a verdict on speed is wrong.
 	$(INSTALLED)

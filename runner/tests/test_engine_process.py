@@ -44,7 +44,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[EngineProcess] = []
 
     def start_code(code: str) -> EngineProcess:
-        process = start_engine(command(code), log=tmp_path / "engine.log", folder=tmp_path)
+        process = start_engine(
+            command(code), log=tmp_path / "engine.log", clean=str, folder=tmp_path
+        )
         started.append(process)
         return process
 
@@ -121,7 +123,7 @@ def test_engine_gets_only_its_own_environment(start: Start) -> None:
 def test_start_program_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     missing = EngineCommand(argv=("/nowhere/python",), environment={}, port=0)
     with pytest.raises(EngineError, match="could not be started"):
-        start_engine(missing, log=tmp_path / "log", folder=tmp_path)
+        start_engine(missing, log=tmp_path / "log", clean=str, folder=tmp_path)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -159,7 +161,10 @@ def test_choose_port_free_can_be_served(tmp_path: Path) -> None:
     port = choose_port(None)
     argv = (sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1")
     process = start_engine(
-        EngineCommand(argv=argv, environment={}, port=port), log=tmp_path / "log", folder=tmp_path
+        EngineCommand(argv=argv, environment={}, port=port),
+        log=tmp_path / "log",
+        clean=str,
+        folder=tmp_path,
     )
     assert wait_until(lambda: _answers(port))
     process.stop(2.0)
@@ -185,7 +190,7 @@ from k3runner.engine_command import EngineCommand
 from k3runner.engine_process import start_engine
 folder = Path(sys.argv[1])
 command = EngineCommand(argv=(sys.executable, "-c", sys.argv[2]), environment={}, port=0)
-process = start_engine(command, log=folder / "log", folder=folder)
+process = start_engine(command, log=folder / "log", clean=str, folder=folder)
 print(process.pid, flush=True)
 time.sleep(600)
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from k3bundle import layout
+from k3bundle.record import Record
 from k3bundle.run import AttemptRecord, CellFinished
 from k3bundle_testing.example_client import example_client
 from k3runner.errors import MachineError
@@ -19,7 +20,7 @@ from pathlib import Path
 from k3bundle.run import BootStopped, CellFinished
 from k3bundle_testing.example_client import example_client
 from k3runner.journal import Journal
-with Journal(Path(sys.argv[1])) as journal:
+with Journal(Path(sys.argv[1]), lambda _name, record: record) as journal:
     print("go", flush=True)
     for number in range(1_000_000):
         journal.boot(BootStopped(boot_id="boot-0.0", how="clean", detail="x" * 1500))
@@ -27,6 +28,10 @@ with Journal(Path(sys.argv[1])) as journal:
             at_utc="2026-01-01T00:00:00Z", wall_ns=1, request_count=1, client=example_client(1)))
         print(number, flush=True)
 """
+
+
+def as_it_is(_name: str, record: Record) -> Record:
+    return record
 
 
 def test_kill_at_random_moments_loses_nothing_that_was_journaled(tmp_path: Path) -> None:
@@ -81,7 +86,7 @@ def test_mend_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
 
 def test_journal_appends_to_what_is_there(tmp_path: Path) -> None:
     for attempt in range(2):
-        with Journal(tmp_path) as journal:
+        with Journal(tmp_path, as_it_is) as journal:
             journal.attempt(
                 AttemptRecord(
                     attempt=attempt,
@@ -105,7 +110,7 @@ def test_journal_on_a_full_disk_says_how_to_go_on(tmp_path: Path) -> None:
         request_count=1,
         client=example_client(1),
     )
-    with Journal(tmp_path) as journal, Path("/dev/full").open("ab", buffering=0) as full:
+    with Journal(tmp_path, as_it_is) as journal, Path("/dev/full").open("ab", buffering=0) as full:
         journal._files[layout.CELLS].close()
         journal._files[layout.CELLS] = full
         with pytest.raises(MachineError, match="No space left") as caught:

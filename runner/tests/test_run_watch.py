@@ -31,7 +31,7 @@ def _watch(
     config = fake_config(place)
     listener = [] if events is None else events
     with (
-        Journal(folder) as journal,
+        Journal(folder, lambda _name, record: record) as journal,
         RunWatch(
             config,
             folder,

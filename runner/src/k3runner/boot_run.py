@@ -102,7 +102,13 @@ async def _boot_in(
     ready = False
     began = time.monotonic()
     try:
-        process = start_engine(command, log=log, folder=place.folder, user=place.user)
+        process = start_engine(
+            command,
+            log=log,
+            clean=context.scrub.counted,
+            folder=place.folder,
+            user=place.user,
+        )
         url = f"http://127.0.0.1:{command.port}"
         async with LoadWorkers() as workers, EngineProbe(url, config.limits.probe_s) as probe:
             server = BootedServer(boot_id, slot.slot, url, process, workers, probe, place.telemetry)

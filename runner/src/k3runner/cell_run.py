@@ -99,7 +99,12 @@ async def _measure(context: RunContext, server: BootedServer, cell: RunnableCell
 
     async def dump() -> None:
         path = context.folder / "logs" / f"{server.boot_id}.hang-{cell.cell_id}.log"
-        await dump_stacks(server.process, engine_python=context.config.engine_python, out=path)
+        await dump_stacks(
+            server.process,
+            engine_python=context.config.engine_python,
+            out=path,
+            clean=context.scrub.counted,
+        )
 
     await server.probe.reset_prefix_cache()
     await _coverage(context, server, cell, "before")

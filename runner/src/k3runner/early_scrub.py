@@ -1,20 +1,24 @@
 """Scrubs text before it reaches the disk, and keeps count until the bundle is sealed.
 
-What an engine writes into its log is its own to write; what the runner writes of it is not. So the
-words of a kernel package are scrubbed before they are journaled, its raw output does not stay, and
-its log is cleaned when its command ended, before a reason is taken from it.
+Logs of engines and of a package's commands come through here as they are said, and records before
+they are journaled, so a run folder holds no more secrets than its bundle does. What this machine
+needs to go on with a run (`local.json`) holds its paths and stays here.
 Sealing looks at all text again, and reports both counts together.
 """
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from k3bundle import layout
 from k3bundle.record import Record
 from k3bundle.scrub import ScrubReport, ScrubRule
-from k3runner.log_text import log_text, replace_text
+from k3runner.free_text import FREE_TEXT, clean_record
+from k3runner.log_text import replace_text
 from k3runner.scrub import Identities, Scrubber, map_text
 
 __all__ = ["EarlyScrub", "with_earlier"]
@@ -25,8 +29,7 @@ _WORDS: Final = frozenset({"op", "group", "code", "outcome", "decided_on"})
 _NAMES: Final = frozenset({"gpu", "commit"})
 """Names of facts that a verdict reads."""
 _NOBODY: Final = Identities(home="", user="", host="", places={})
-_LONGEST_LOG: Final = 128 * 1024
-"""Less than a sealed log may have, so that sealing cuts it no second time."""
+_MOST_WORDS: Final = 1000
 _LONGEST: Final = 2000
 """Most letters of a text in a record; a placeholder may be longer than what it stands for."""
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -45,6 +48,8 @@ class EarlyScrub:
         self._folder = folder
         self._identities = identities
         self._read = Scrubber(identities)
+        # Logs are cleaned in threads of their own.
+        self._counting = threading.Lock()
 
     def reader(self) -> Callable[[str, str], str]:
         """What cleans the texts of one reading; `records` counts what it replaced.
@@ -53,11 +58,12 @@ class EarlyScrub:
         afterwards when it held a secret, and so is no such word any more.
         """
         self._read = read = Scrubber(self._identities)
-        words = Scrubber(_NOBODY)
+        # The same few words stand in every line.
+        word = lru_cache(maxsize=_MOST_WORDS)(Scrubber(_NOBODY).scrub)
 
         def clean(field: str, text: str) -> str:
             if field in _WORDS or (field == "name" and text in _NAMES):
-                return words.scrub(text)
+                return word(text)
             return read.scrub(text)
 
         return clean
@@ -77,17 +83,35 @@ class EarlyScrub:
         """The text, clean; what was replaced counts in no report, since it enters no bundle."""
         return Scrubber(self._identities).scrub(text)
 
-    def log(self, path: Path) -> None:
-        """Cleans a log in its place, and cuts it as sealing would; done twice, it stays."""
-        if path.is_file():
-            scrubber = Scrubber(self._identities)
-            replace_text(path, scrubber.scrub(log_text(path, _LONGEST_LOG)))
-            self._count(scrubber.report())
+    def counted(self, text: str) -> str:
+        """The text, clean; what was replaced is on disk when this returns. For any thread."""
+        scrubber = Scrubber(self._identities)
+        clean = scrubber.scrub(text)
+        self._count(scrubber.report())
+        return clean
+
+    def record(self, name: str, record: AnyRecord) -> AnyRecord:
+        """A record as it may be written.
+
+        Args:
+            name: File that it goes to. Lines of a kernel package were cleaned as they were read.
+            record: The record.
+        """
+        if name == layout.KERNELS or name not in FREE_TEXT:
+            return record
+        scrubber = Scrubber(self._identities)
+        clean = clean_record(record, FREE_TEXT[name], scrubber.scrub)
+        self._count(scrubber.report())
+        return clean
 
     def _count(self, report: ScrubReport) -> None:
-        counts = _earlier(self._folder)
-        counts.update({rule.name: rule.replaced for rule in report.rules})
-        replace_text(self._folder / _COUNTS, json.dumps(counts, sort_keys=True))
+        found = {rule.name: rule.replaced for rule in report.rules if rule.replaced}
+        if not found:
+            return
+        with self._counting:
+            counts = _earlier(self._folder)
+            counts.update(found)
+            replace_text(self._folder / _COUNTS, json.dumps(counts, sort_keys=True))
 
 
 def with_earlier(report: ScrubReport, folder: Path) -> ScrubReport:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -17,12 +18,15 @@ from k3runner import engine_supervisor
 from k3runner.engine_command import EngineCommand
 from k3runner.engine_log import last_log_line
 from k3runner.errors import EngineError, MachineError
+from k3runner.process_output import BoundedOutput, CleanLog, OutputPipe
 from k3runner.separation.engine_user import OtherUser
 
 __all__ = ["EngineEnd", "EngineProcess", "choose_port", "start_engine"]
 
 _SUPERVISOR_MARGIN_S = 10.0
 _START_S = 20.0
+_LAST_WORDS_S = 5.0
+"""For what an engine said at its end to be in its log."""
 _OF_SUPERVISOR = ("PATH", "LD_LIBRARY_PATH", "LANG")
 """What the runner's own Python may need to start."""
 
@@ -64,14 +68,21 @@ def choose_port(wanted: int | None) -> int:
 class EngineProcess:
     """One running engine. `stop` may be called at any time and any number of times."""
 
-    def __init__(self, supervisor: "subprocess.Popen[bytes]", pid: int, log: Path) -> None:
+    def __init__(
+        self,
+        supervisor: "subprocess.Popen[bytes]",
+        pid: int,
+        log: Path,
+        pipes: Sequence[OutputPipe],
+    ) -> None:
         self._supervisor = supervisor
+        self._pipes = pipes
         self._end: EngineEnd | None = None
         self._aborted = False
         self.pid = pid
         """Process id of the engine."""
         self.log = log
-        """Its log file."""
+        """Its log file; whole once it has ended."""
 
     def ended(self) -> EngineEnd | None:
         """How the engine ended by itself or by `stop`; None while it runs."""
@@ -128,6 +139,8 @@ class EngineProcess:
             with contextlib.suppress(OSError):
                 _pipe(stream).close()
         self._require_nothing_left()
+        for pipe in self._pipes:
+            pipe.wait(_LAST_WORDS_S)
         if report.get("event") != "ended":
             return EngineEnd("killed", None, "The supervisor of the engine was killed.")
         code = report["code"] if isinstance(report["code"], int) else None
@@ -163,35 +176,44 @@ def start_engine(
     command: EngineCommand,
     *,
     log: Path,
+    clean: Callable[[str], str],
     folder: Path,
     user: OtherUser | None = None,
-    out: Path | None = None,
+    out: BoundedOutput | None = None,
 ) -> EngineProcess:
     """Starts an engine.
 
     Args:
         command: What to run.
         log: File that output is appended to.
+        clean: Returns what may be kept of a text; what the engine says reaches the log through it.
         folder: Working folder of the engine.
         user: User that it runs as; None: the runner's own.
-        out: File that standard output is appended to; None: the log.
+        out: Keeps standard output; None: it goes to the log too.
 
     Raises:
         EngineError: The program could not be started at all.
     """
+    pipes = [OutputPipe(CleanLog(log, clean).take)]
+    if out is not None:
+        pipes.append(OutputPipe(out.take))
+    ends = [pipe.write_end for pipe in pipes]
     supervisor = subprocess.Popen(
         [
             *(sys.executable, "-I", engine_supervisor.__file__),
-            *(str(log), "-" if out is None else str(out), str(folder)),
+            *(str(ends[0]), str(ends[-1]), str(folder)),
             "-" if user is None else f"{user.uid}:{user.gid}",
             *command.argv,
         ],
+        pass_fds=ends,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={name: os.environ[name] for name in _OF_SUPERVISOR if name in os.environ},
         start_new_session=True,
     )
+    for pipe in pipes:
+        pipe.begin()
     with contextlib.suppress(BrokenPipeError):
         _pipe(supervisor.stdin).write(json.dumps(dict(command.environment)).encode() + b"\n")
         _pipe(supervisor.stdin).flush()
@@ -209,7 +231,7 @@ def start_engine(
             f"Check that {command.argv[0]} is the engine's Python.",
         )
     _pipe(supervisor.stderr).close()
-    return EngineProcess(supervisor, int(json.loads(line)["pid"]), log)
+    return EngineProcess(supervisor, int(json.loads(line)["pid"]), log, pipes)
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

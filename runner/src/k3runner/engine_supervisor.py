@@ -4,9 +4,9 @@ Run as a script with the runner's Python in isolated mode; standard library only
 is the lifeline: a line `stop SECONDS` ends the engine, and so does the end of the input, which
 happens when the runner dies in whatever way. The first line is the engine's environment as JSON,
 since the supervisor may be root and nothing that an arm sets may reach its own loader. Arguments:
-log file, file for standard output or `-` for the log, working folder, `UID:GID` of the engine or
-`-` for the supervisor's own, and the engine's command. Standard output gets one JSON line when the
-engine has started and one when nothing of it is left.
+descriptors for the engine's standard error and standard output, working folder, `UID:GID` of the
+engine or `-` for the supervisor's own, and the engine's command. Standard output gets one JSON line
+when the engine has started and one when nothing of it is left.
 """
 
 import ctypes
@@ -30,6 +30,7 @@ _POLL_S = 0.02
 def main() -> int:
     """Starts the engine and waits for its end or for the runner's."""
     log, out, folder, user, *command = sys.argv[1:]
+    sinks = {int(log), int(out)}
     environment = json.loads(_first_line())
     uid, gid = (None, None) if user == "-" else map(int, user.split(":"))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -53,21 +54,23 @@ def main() -> int:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
 
-    with Path(log).open("ab") as sink, Path(log if out == "-" else out).open("ab") as said:
-        # The supervisor has one thread, so running code between fork and exec is safe here.
-        engine = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=sink,
-            cwd=folder,
-            env=environment,
-            process_group=0,
-            user=uid,
-            group=gid,
-            extra_groups=None if uid is None else [],
-            preexec_fn=die_with_supervisor,  # noqa: PLW1509
-        )
+    # The supervisor has one thread, so running code between fork and exec is safe here.
+    engine = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=int(out),
+        stderr=int(log),
+        cwd=folder,
+        env=environment,
+        process_group=0,
+        user=uid,
+        group=gid,
+        extra_groups=None if uid is None else [],
+        preexec_fn=die_with_supervisor,  # noqa: PLW1509
+    )
+    # The engine's alone from here on: their end is that of the last process that has them.
+    for sink in sinks:
+        os.close(sink)
     _report({"event": "started", "pid": engine.pid})
     grace_s: float | None = None
     while engine.poll() is None and grace_s is None:

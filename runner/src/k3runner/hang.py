@@ -16,6 +16,7 @@ import io
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from k3runner.engine_process import EngineProcess
@@ -30,7 +31,11 @@ _LOG_LIMIT_BYTES = 256 * 1024
 
 
 async def dump_stacks(
-    process: EngineProcess | None, *, engine_python: Path | None, out: Path
+    process: EngineProcess | None,
+    *,
+    engine_python: Path | None,
+    out: Path,
+    clean: Callable[[str], str],
 ) -> None:
     """Writes what can be had to `out`, and ends the engine with it.
 
@@ -38,6 +43,7 @@ async def dump_stacks(
         process: The engine; None for an existing server, which is left alone.
         engine_python: Python of the engine; py-spy is looked for beside it.
         out: File to write.
+        clean: Returns what may be written of a text.
     """
     parts = [("tasks of the referee", _own_tasks())]
     if process is not None:
@@ -50,7 +56,8 @@ async def dump_stacks(
                 break
             await asyncio.sleep(_POLL_S)
         parts.append(("engine log from the moment it was aborted", _rest(process.log, written)))
-    out.write_text("".join(f"=== {title}\n{text}\n" for title, text in parts), "utf-8")
+    text = "".join(f"=== {title}\n{text}\n" for title, text in parts)
+    out.write_text(clean(text), "utf-8")
 
 
 def _own_tasks() -> str:

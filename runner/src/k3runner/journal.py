@@ -1,12 +1,13 @@
 """The append-only journal of a run: JSON lines that survive kill -9 at any moment.
 
 A line counts once its newline is on disk. Boots, cells and attempts are synced line by line;
-requests, coverage and counters before the line that says that their cell finished.
+requests, coverage and counters before the line that says that their cell finished. What a record
+holds of somebody else's words is cleaned before it is written.
 """
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -54,9 +55,15 @@ _RAW = (
 class Journal:
     """Appends records to the files of a run folder. Use as a context manager."""
 
-    def __init__(self, folder: Path) -> None:
-        """Opens all files for appending; `mend` must have been called on an old folder."""
+    def __init__(self, folder: Path, clean: Callable[[str, Record], Record]) -> None:
+        """Opens all files for appending; `mend` must have been called on an old folder.
+
+        Args:
+            folder: Run folder.
+            clean: Gets the name of a file and a record; returns the record as it may be written.
+        """
         self._folder = folder
+        self._clean = clean
         self._files: dict[str, BinaryIO] = {
             # Unbuffered: one record is one write, and nothing waits in this process.
             name: (folder / name).open("ab", buffering=0)
@@ -122,7 +129,7 @@ class Journal:
         file = self._files[name]
         try:
             for record in records:
-                _write_whole(file, canonical_json(record) + b"\n")
+                _write_whole(file, canonical_json(self._clean(name, record)) + b"\n")
             if sync:
                 os.fsync(file.fileno())
         except OSError as error:

@@ -8,13 +8,11 @@ import asyncio
 import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from k3bundle.kernel_record import KernelCommand
 from k3bundle.plan import BootSlot, KernelCell
 from k3bundle.run import BootReady, BootStarted, BootStopped, CellAborted, CellFinished
-from k3runner.early_scrub import EarlyScrub
 from k3runner.engine_command import EngineCommand, process_environment
 from k3runner.engine_log import last_log_line
 from k3runner.engine_process import EngineProcess, start_engine
@@ -28,11 +26,12 @@ from k3runner.events import (
     CellStarted,
     Remark,
 )
+from k3runner.free_text import KERNEL_TEXT
 from k3runner.kernel_answers import Answers, read_answers
 from k3runner.package_plan import package_of
+from k3runner.process_output import BoundedOutput
 from k3runner.run_context import RunContext, utc_now
 from k3runner.run_watch import BootPlace
-from k3runner.sealing import KERNEL_TEXT, local_identities
 from k3runner.visible import cut_at_word
 from k3runner.wording import plural
 
@@ -44,6 +43,8 @@ _JUDGED = (0, 1)
 """Ends of a command that answered: everything passed, or something did not."""
 _LARGEST_OUTPUT = 64 * 1024 * 1024
 _LONGEST_REASON = 1500
+_MANY_LINES = 10_000
+"""From here on it takes seconds to read and clean them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,6 @@ class _Boot:
     boot_id: str
     slot: int
     place: BootPlace
-    scrub: EarlyScrub
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,8 @@ async def run_package(context: RunContext, slot: BootSlot) -> None:
     if not due:
         return
     boot_id = f"boot-{slot.slot}.{context.attempt}"
-    scrub = EarlyScrub(context.folder, local_identities(context.places))
-    _forget_raw_output(context.folder, scrub)
     with context.watch.boot(boot_id, slot.arm, context.journal) as place:
-        boot = _Boot(context, boot_id, slot.slot, place, scrub)
+        boot = _Boot(context, boot_id, slot.slot, place)
         _began(boot, slot)
         how = "clean"
         detail = "Every command of the package ended."
@@ -143,16 +141,17 @@ async def _run_cell(boot: _Boot, cell: KernelCell) -> None:
     context.emit(CellStarted(slot=boot.slot, cell_id=cell.cell_id, requests_planned=0))
     boot.place.telemetry.forget()
     began_ns = time.monotonic_ns()
-    out = context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.jsonl"
+    out = BoundedOutput(_LARGEST_OUTPUT)
     boot.place.telemetry.take()
     end = await _command(boot, cell, out)
     boot.place.telemetry.take()
     wall_ns = time.monotonic_ns() - began_ns
     context.journal.telemetry(boot.place.telemetry.cell_lines(cell.cell_id, began_ns=began_ns))
-    said = _output(out)
+    said = out.content
     answers = None
     if end.code in _JUDGED:
-        clean = boot.scrub.reader()
+        _tell_of_many(boot, cell, said.count(b"\n"))
+        clean = boot.context.scrub.reader()
         answers = read_answers(
             said, cell.task, boot_id=boot.boot_id, cell_id=cell.cell_id, clean=clean
         )
@@ -161,32 +160,32 @@ async def _run_cell(boot: _Boot, cell: KernelCell) -> None:
         _abort(boot, cell, end)
     else:
         _finish(boot, cell, answers, code=end.code or 0, wall_ns=wall_ns)
-    _keep_clean(boot, out, said, read=answers is not None and not answers.unread_lines)
+    if said and (answers is None or answers.unread_lines):
+        _keep_clean(boot, cell, said)
 
 
-def _keep_clean(boot: _Boot, out: Path, said: bytes, *, read: bool) -> None:
-    """Takes the raw output away; where it was not read as a whole, a clean copy is kept to look at.
+def _tell_of_many(boot: _Boot, cell: KernelCell, lines: int) -> None:
+    """Says what goes on where nothing would be heard for a while."""
+    if lines >= _MANY_LINES:
+        boot.context.emit(
+            Remark(
+                f"{cell.cell_id}: {plural(lines, 'line')} of the package are read, cleaned and "
+                "judged; that takes a few seconds for every 10,000."
+            )
+        )
 
-    The copy holds what the package printed without what it must not tell, and enters no bundle.
+
+def _keep_clean(boot: _Boot, cell: KernelCell, said: bytes) -> None:
+    """Keeps what was not read as a whole to look at, without what it must not tell.
+
+    It enters no bundle.
     """
-    out.unlink(missing_ok=True)
-    if said and not read:
-        text = boot.scrub.text(said.decode("utf-8", "replace"))
-        out.with_suffix(".output").write_text(text, "utf-8")
+    text = boot.context.scrub.text(said.decode("utf-8", "replace"))
+    path = boot.context.folder / "logs" / f"{boot.boot_id}.{cell.cell_id}.output"
+    path.write_text(text, "utf-8")
 
 
-def _forget_raw_output(folder: Path, scrub: EarlyScrub) -> None:
-    """Removes raw output that a killed attempt left, and cleans its logs.
-
-    What counts of the output is in no record.
-    """
-    for log in (folder / "logs").glob("*.log"):
-        scrub.log(log)
-    for path in (folder / "logs").glob("*.jsonl"):
-        path.unlink(missing_ok=True)
-
-
-async def _command(boot: _Boot, cell: KernelCell, out: Path) -> _CommandEnd:
+async def _command(boot: _Boot, cell: KernelCell, out: BoundedOutput) -> _CommandEnd:
     """Runs a command to its end, or ends it at its limit."""
     context, config = boot.context, boot.context.config
     if config.engine_python is None:
@@ -202,6 +201,7 @@ async def _command(boot: _Boot, cell: KernelCell, out: Path) -> _CommandEnd:
     process = start_engine(
         EngineCommand((str(config.engine_python), *arguments), environment, port=0),
         log=log,
+        clean=context.scrub.counted,
         folder=boot.place.folder,
         user=boot.place.user,
         out=out,
@@ -210,18 +210,17 @@ async def _command(boot: _Boot, cell: KernelCell, out: Path) -> _CommandEnd:
         return await _wait(process, cell.limit_s, out)
     finally:
         process.stop(_STOP_S)
-        boot.scrub.log(log)
 
 
 def _first_gpu(visible: str | None) -> str:
     return (visible or "0").split(",")[0]
 
 
-async def _wait(process: EngineProcess, limit_s: int, out: Path) -> _CommandEnd:
+async def _wait(process: EngineProcess, limit_s: int, out: BoundedOutput) -> _CommandEnd:
     deadline = time.monotonic() + limit_s
     while (end := process.ended()) is None:
-        # Looked at while it runs: a command without an end would fill the disk first.
-        if _size(out) > _LARGEST_OUTPUT:
+        # Looked at while it runs: a command need not have an end.
+        if out.size > _LARGEST_OUTPUT:
             process.stop(_STOP_S)
             break
         if time.monotonic() > deadline:
@@ -229,21 +228,13 @@ async def _wait(process: EngineProcess, limit_s: int, out: Path) -> _CommandEnd:
             detail = f"HANG: the command had not ended after {limit_s} s."
             return _CommandEnd(None, "hang", detail)
         await asyncio.sleep(_POLL_S)
-    if _size(out) > _LARGEST_OUTPUT:
+    if out.size > _LARGEST_OUTPUT:
         detail = (
-            f"The package printed {_size(out)} bytes, and at most {_LARGEST_OUTPUT} are read; its "
+            f"The package printed {out.size} bytes, and at most {_LARGEST_OUTPUT} are read; its "
             "adapter must print one line for each case."
         )
         return _CommandEnd(None, "engine_ended", detail)
     return _CommandEnd(None if end is None else end.code, "engine_ended", end.detail if end else "")
-
-
-def _size(out: Path) -> int:
-    return out.stat().st_size if out.is_file() else 0
-
-
-def _output(out: Path) -> bytes:
-    return out.read_bytes() if 0 < _size(out) <= _LARGEST_OUTPUT else b""
 
 
 def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_ns: int) -> None:
@@ -258,7 +249,7 @@ def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_
         unread_lines=answers.unread_lines,
         unread=answers.unread,
     )
-    context.journal.kernels(boot.scrub.records((*answers.records, command), KERNEL_TEXT))
+    context.journal.kernels(context.scrub.records((*answers.records, command), KERNEL_TEXT))
     context.journal.cell(
         CellFinished(
             boot_id=boot.boot_id,
@@ -277,7 +268,7 @@ def _finish(boot: _Boot, cell: KernelCell, answers: Answers, *, code: int, wall_
             )
         )
     if answers.unread_lines:
-        first = boot.scrub.text(answers.unread[0])
+        first = boot.context.scrub.text(answers.unread[0])
         context.emit(
             Remark(f"{cell.cell_id}: {plural(answers.unread_lines, 'answer')} not read. {first}")
         )
@@ -291,7 +282,7 @@ def _abort(boot: _Boot, cell: KernelCell, end: _CommandEnd) -> None:
     reason = end.detail
     if end.code is not None:
         reason = f"The command ended with status {end.code}: {last_log_line(log)}"
-    reason = cut_at_word(boot.scrub.text(reason), _LONGEST_REASON)
+    reason = cut_at_word(boot.context.scrub.text(reason), _LONGEST_REASON)
     context.journal.cell(
         CellAborted(
             boot_id=boot.boot_id,

@@ -17,6 +17,7 @@ from k3bundle.sign import Signer
 from k3bundle.subject import ChangeUnderTest, SubjectFacts
 from k3bundle.verdict import Verdict
 from k3runner.boot_run import run_existing_server, run_slot
+from k3runner.early_scrub import EarlyScrub
 from k3runner.effective_config import flatten_config
 from k3runner.engine_probe import EngineProbe, EngineSilentError
 from k3runner.errors import EngineError, MachineError, UsageError
@@ -111,21 +112,22 @@ def run(
         created_at_utc=utc_now(),
     )
     folder = create_run_folder(config.runs_folder, identity.created_at_utc, identity.run_id)
+    scrub = EarlyScrub(folder, local_identities(_places(config, folder)))
     with hold(folder):
         for name, record in (
             (layout.RUN, identity),
             (layout.PLAN, plan),
             (layout.SUBJECT, facts.subject),
             (layout.ENVIRONMENT, facts.node),
+            (layout.EARLIER, RunLedger(config.state_folder).start(identity, change)),
+            *(() if isolation is None else ((layout.ISOLATION, isolation),)),
         ):
-            write_once(folder / name, canonical_json(record))
-        earlier = RunLedger(config.state_folder).start(identity, change)
-        write_once(folder / layout.EARLIER, canonical_json(earlier))
-        if isolation is not None:
-            write_once(folder / layout.ISOLATION, canonical_json(isolation))
+            write_once(folder / name, canonical_json(scrub.record(name, record)))
         write_once(folder / LOCAL_CONFIG, dump_local_config(config))
         start = _Start(
-            folder, plan, identity, facts, facts.subject, RunState(), attempt=0, torn_lines=0
+            *(folder, scrub, plan, identity, facts, facts.subject, RunState()),
+            attempt=0,
+            torn_lines=0,
         )
         return _execute(config, start, signer, emit)
 
@@ -163,10 +165,13 @@ def resume(
         _refuse_changed_plan(plan, _planned(config, found.node))
         refuse_changed(facts, found)
         torn = mend(run_folder)
+        scrub = EarlyScrub(run_folder, local_identities(_places(config, run_folder)))
         state = state_of(read_lines(run_folder / layout.CELLS))
         attempt = len(read_lines(run_folder / layout.ATTEMPTS))
         start = _Start(
-            run_folder, plan, identity, facts, found.subject, state, attempt, torn_lines=torn
+            *(run_folder, scrub, plan, identity, facts, found.subject, state),
+            attempt=attempt,
+            torn_lines=torn,
         )
         return _execute(config, start, signer, emit)
 
@@ -189,6 +194,7 @@ class _Start:
     """Where an attempt starts from."""
 
     folder: Path
+    scrub: EarlyScrub
     plan: Plan
     identity: RunIdentity
     facts: Facts
@@ -218,7 +224,7 @@ def _execute(
             emit(Remark(doubt))
     places = _places(config, start.folder)
     with (
-        Journal(start.folder) as journal,
+        Journal(start.folder, start.scrub.record) as journal,
         RunWatch(config, start.folder, nonce=identity.nonce, places=places, emit=emit) as watch,
     ):
         context = _context(config, start, journal, watch, emit)
@@ -263,6 +269,7 @@ def _context(
         ),
         prompt_files=read_prompts(config.prompt_file),
         places=_places(config, start.folder),
+        scrub=start.scrub,
         watch=watch,
         emit=emit,
     )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from k3bundle.plan import Plan
+from k3runner.early_scrub import EarlyScrub
 from k3runner.events import Event
 from k3runner.journal import Journal
 from k3runner.load.prompt_file import FilePrompt
@@ -49,6 +50,8 @@ class RunContext:
     """Digest of a file -> its prompts, for cells that take them from one."""
     places: Mapping[str, str]
     """Path of this machine -> placeholder in records."""
+    scrub: EarlyScrub
+    """Cleans what is written of others' words."""
     watch: RunWatch
     """What is watched beside the measurement."""
     emit: Callable[[Event], None]

@@ -120,7 +120,7 @@ class RunWatch:
             # Nobody but root needs the records, and the nonce in them tells the prompts.
             folder.chmod(0o700)
         elif config.engine_url is None:
-            emit(Remark(self._user.reason))
+            emit(Remark(f"{self._user.reason} {self._user.next_step}".rstrip()))
 
     def __enter__(self) -> "RunWatch":
         return self

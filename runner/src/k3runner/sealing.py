@@ -16,32 +16,16 @@ from k3bundle.sign import Signer, SigningKeyError, generate_key, load_signer
 from k3bundle.verdict import Verdict
 from k3runner.early_scrub import with_earlier
 from k3runner.errors import MachineError
+from k3runner.free_text import FREE_TEXT
 from k3runner.journal import JOURNAL_FILES
 from k3runner.log_text import log_text
 from k3runner.run_context import utc_now
 from k3runner.run_folder import BUNDLE_FOLDER
 from k3runner.scrub import Identities, Scrubber, map_text
 
-__all__ = ["KERNEL_TEXT", "SealedRun", "local_identities", "prepare_signer", "seal_run"]
+__all__ = ["SealedRun", "local_identities", "prepare_signer", "seal_run"]
 
 _LOG_LIMIT_BYTES = 256 * 1024
-KERNEL_TEXT = (
-    *("case", "sentences", "file", "kernel", "architecture", "findings", "facts", "unread"),
-)
-"""Fields of a kernel package's lines that hold its words."""
-_FREE_TEXT: Mapping[str, tuple[str, ...]] = {
-    layout.BOOTS: ("command", "detail", "effective_config"),
-    layout.CELLS: ("reason",),
-    layout.REQUESTS: ("outcome",),
-    layout.ENVIRONMENT: ("remarks",),
-    layout.TELEMETRY: ("reason", "host_unread"),
-    layout.GRAPHS: ("kernels",),
-    layout.SEPARATION: ("why_same", "alterations"),
-    layout.KERNELS: KERNEL_TEXT,
-    layout.EARLIER: ("why_unknown",),
-    layout.ISOLATION: ("files", "selections", "writes", "returns", "notes"),
-}
-"""Fields that hold text of the engine or the machine. Measured values are never touched."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +123,7 @@ def seal_run(folder: Path, run_id: str, signer: Signer, identities: Identities) 
 
 
 def _scrubbed(content: bytes, name: str, scrubber: Scrubber) -> bytes:
-    fields = _FREE_TEXT.get(name, ())
+    fields = FREE_TEXT.get(name, ())
     if not fields:
         return content
     lines = []

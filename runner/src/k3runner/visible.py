@@ -22,9 +22,15 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return `text` made visible and cut to `limit` characters, with an ellipsis if cut."""
+    """Return `text` made visible within `limit` characters; what is cut ends with `…`.
+
+    It ends with a whole word, unless that would leave less than half of what there is room for.
+    """
     shown = visible(text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    if len(shown) <= limit:
+        return shown
+    worded = cut_at_word(shown, limit)
+    return worded if len(worded) > limit // 2 else shown[: limit - 1] + "…"
 
 
 def cut_at_word(text: str, limit: int) -> str:

@@ -129,7 +129,8 @@ def cell_phrase(cell: CellPlan) -> str:
     """Return what a cell asks of the engine, in a phrase."""
     if cell.kind == "serving":
         return (
-            f"{cell.request_count} timed {cell.endpoint} streams, {cell.concurrency} at a time, "
+            f"{plural(cell.request_count, f'timed {cell.endpoint} stream')}, "
+            f"{cell.concurrency} at a time, "
             f"{cell.prompt_tokens} tokens in, {cell.output_tokens} out"
         )
     if cell.kind == "greedy":

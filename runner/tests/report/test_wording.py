@@ -95,4 +95,7 @@ def test_visible_keeps_ordinary_text_in_any_script() -> None:
 
 def test_one_line_cuts_with_an_ellipsis() -> None:
     assert one_line("abcdef", 4) == "abc…"
+    assert one_line("the engine had ended before", 20) == "the engine had…"
+    # Hardly anything would be left of it.
+    assert one_line("found " + "x" * 40, 20) == "found xxxxxxxxxxxxx…"
     assert one_line("ab\r\ncd", 40) == "ab⟨U+000D⟩ cd"

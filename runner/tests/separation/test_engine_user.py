@@ -39,6 +39,7 @@ def test_a_runner_that_is_not_root_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     chosen = choose_engine_user(None, engine_python=SYSTEM_PYTHON, readable=[])
     assert isinstance(chosen, SameUser)
     assert chosen.reason.startswith("The runner is not root")
+    assert chosen.next_step == "Start it as root to have engines run as nobody."
 
 
 def test_the_same_user_may_be_asked_for() -> None:
@@ -66,6 +67,7 @@ def test_an_engine_that_the_user_cannot_run_is_a_reason_or_a_refusal(
     chosen = choose_engine_user(None, engine_python=missing, readable=[])
     assert isinstance(chosen, SameUser)
     assert f"{missing} does not start for it" in chosen.reason
+    assert "K3EVAL_ENGINE_USER" in chosen.next_step
     with pytest.raises(UsageError, match="cannot run the engine"):
         choose_engine_user("nobody", engine_python=missing, readable=[])
 
@@ -93,7 +95,7 @@ def test_another_user_cannot_touch_what_is_the_referees(tmp_path: Path) -> None:
                 environment=home.environment,
                 port=0,
             )
-            process = start_engine(command, log=log, folder=home.folder, user=chosen)
+            process = start_engine(command, log=log, clean=str, folder=home.folder, user=chosen)
             while process.ended() is None:
                 pass
         assert (homes.folder / "candidate").stat().st_uid == 0
@@ -141,7 +143,7 @@ def test_the_supervisors_own_environment_is_not_the_engines(
         argv=(sys.executable, "-c", show), environment={"LD_DEBUG": "none", "A": "1"}, port=0
     )
     log = tmp_path / "engine.log"
-    process = start_engine(command, log=log, folder=tmp_path)
+    process = start_engine(command, log=log, clean=str, folder=tmp_path)
     while process.ended() is None:
         pass
     names, reached = log.read_text().splitlines()[-2:]

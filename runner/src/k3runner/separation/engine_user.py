@@ -41,6 +41,8 @@ class SameUser:
 
     reason: str
     """Why, in a sentence."""
+    next_step: str = ""
+    """How to have another one, in a sentence; empty where this one was asked for."""
 
 
 def choose_engine_user(
@@ -61,7 +63,8 @@ def choose_engine_user(
     if os.geteuid() != 0:
         return SameUser(
             "The runner is not root, so it cannot start the engine as another user: the engine "
-            "could write what the runner can, and only the guard shows whether it did."
+            "could write what the runner can, and only the guard shows whether it did.",
+            f"Start it as root to have engines run as {DEFAULT_ENGINE_USER}.",
         )
     user = _find(wanted or DEFAULT_ENGINE_USER)
     why_not = _why_unable(user, engine_python, readable)
@@ -72,7 +75,11 @@ def choose_engine_user(
             f"The user {user.name} of K3EVAL_ENGINE_USER cannot run the engine: {why_not}.",
             "Let it read the engine and the model, or set K3EVAL_ENGINE_USER=same.",
         )
-    return SameUser(f"The user {user.name} cannot run the engine: {why_not}.")
+    return SameUser(
+        f"The user {user.name} cannot run the engine: {why_not}.",
+        "Let it read the engine and the model and pass through the folders above them, or name "
+        "another user in K3EVAL_ENGINE_USER.",
+    )
 
 
 def _find(wanted: str) -> OtherUser:

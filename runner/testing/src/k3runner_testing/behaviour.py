@@ -71,6 +71,8 @@ class Behaviour:
     """Delay before the effective configuration is told."""
     unknown_variable: str | None = None
     """Logs at start that this environment variable is not known."""
+    tells_a_token: bool = False
+    """Logs a token as it starts, names it in its configuration, and says it when it fails."""
     start: Literal["good", "dies", "never_healthy"] = "good"
     """How the process starts."""
     ignores_sigterm: bool = False

@@ -14,6 +14,7 @@ from pathlib import Path
 from aiohttp import web
 
 from k3runner_testing.behaviour import Behaviour
+from k3runner_testing.fake_kernels import FAKE_TOKEN
 from k3runner_testing.fake_server import FakeServer, create_app
 
 __all__ = ["main"]
@@ -32,9 +33,12 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     backend = options.additional_config.get("k3decode", {}).get("decode_backend", "stock")
     behaviour = replace(options.fake, model=options.served_model_name, backend=backend)
+    token = f" (login with {FAKE_TOKEN})" if behaviour.tells_a_token else ""
+    print(f"INFO 11-30 07:00:00 [fake.py:0] starting{token}", flush=True)
     if behaviour.start == "dies":
         print("INFO 11-30 07:00:00 [fake.py:1] loading", flush=True)
-        raise ValueError(f"decode_backend must be one of stock, candidate, found {backend!r}")
+        found = f"{backend!r}{token}"
+        raise ValueError(f"decode_backend must be one of stock, candidate, found {found}")
     if behaviour.unknown_variable is not None:
         print(f"Unknown vLLM environment variable detected: {behaviour.unknown_variable}")
     if behaviour.appends_to is not None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from k3runner_testing.behaviour import Behaviour, Fault
 from k3runner_testing.content import Generated, generate
+from k3runner_testing.fake_kernels import FAKE_TOKEN
 
 __all__ = ["FakeServer", "create_app"]
 
@@ -60,7 +61,8 @@ class FakeServer:
                 # As a crash does: no word to the clients, no clean-up.
                 os._exit(3)
             if fault == "http_500":
-                return web.json_response({"error": {"message": "out of luck"}}, status=500)
+                said = FAKE_TOKEN if self.behaviour.tells_a_token else "out of luck"
+                return web.json_response({"error": {"message": said}}, status=500)
             answer = generate(body, self.behaviour, number)
             first_extra_s = self.behaviour.first_request_extra_s if number == 0 else 0.0
             await asyncio.sleep(self.behaviour.ttft_s + first_extra_s)
@@ -186,6 +188,8 @@ class FakeServer:
             "additional_config": {"k3decode": {"decode_backend": self.behaviour.backend}},
             "model_config": {"dtype": "float32", "max_model_len": 2048},
         }
+        if self.behaviour.tells_a_token:
+            config |= {"login": FAKE_TOKEN}
         if self.behaviour.chance_config:
             config |= {"instance_id": secrets.token_hex(4)}
         return web.json_response({"vllm_config": config, "vllm_env": {"VLLM_USE_V1": True}})
