@@ -18,7 +18,7 @@ ELIGIBLE = DeploymentFacts(
     state_types=("bfloat16", "float32"),
     state_channels_first=False,
     expert_format="mxfp4",
-    decode_graphs="FULL",
+    graphs="FULL_DECODE_ONLY",
     second_runner=True,
     tensor_parallel=1,
     pipeline_parallel=1,
@@ -40,7 +40,7 @@ REFUSED = (
     ("state_types", ("bfloat16", "bfloat16")),
     ("state_channels_first", True),
     ("expert_format", "none"),
-    ("decode_graphs", "PIECEWISE"),
+    ("graphs", "FULL_AND_PIECEWISE"),
     ("second_runner", False),
     ("tensor_parallel", 8),
     ("pipeline_parallel", 2),
@@ -57,7 +57,7 @@ REFUSED = (
 
 def test_a_deployment_that_ran_is_eligible() -> None:
     assert refusals(ELIGIBLE) == ()
-    assert refusals(replace(ELIGIBLE, decode_graphs="NONE", cache_type="bfloat16")) == ()
+    assert refusals(replace(ELIGIBLE, graphs="NONE", cache_type="bfloat16")) == ()
 
 
 @pytest.mark.parametrize(("name", "value"), REFUSED)
@@ -72,7 +72,7 @@ def test_every_condition_is_tested() -> None:
 
 
 def test_widths_of_one_rank_are_recognised() -> None:
-    assert [ranks_of(shard_dims(K3Dims(), ranks)) for ranks in (8, 16, 4)] == [8, 16, None]
+    assert [ranks_of(shard_dims(K3Dims(), ranks)) for ranks in (8, 16, 4)] == [8, None, None]
 
 
 def test_widths_come_back_from_the_configuration_of_a_model() -> None:

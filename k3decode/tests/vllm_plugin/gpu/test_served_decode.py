@@ -1,6 +1,7 @@
 """A step inside the engine gives what the executor gives, though each layer has other pages."""
 
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +11,8 @@ from torch import Tensor
 from k3decode.decode.batches import Batch
 from k3decode.decode.buffers import DecodeState, allocate_state
 from k3decode.decode.executor import DecodeExecutor
-from k3decode.decode.layer_weights import ModelEnds
-from k3decode.decode.packing import pack_layer
+from k3decode.decode.layer_weights import DecodeLayer, ModelEnds
+from k3decode.decode.packing import ExpertBytes, pack_layer
 from k3decode.decode.random_weights import random_ends, random_layer
 from k3decode.decode.whole_check import begin_step
 from k3decode.ops.experts.packing import PackedExperts
@@ -27,28 +28,49 @@ from .fake_engine import decoder_layer, kda_metadata, mla_metadata, routed_exper
 
 __all__ = ["torch_ops"]
 
-LAYERS, ROWS, LIVE, CONTEXT = 4, 3, 2, 70
-_NULL_PAGES = 1
+LAYERS, ROWS, LIVE, CONTEXT = 3, 3, 2, 70
+SMALL = replace(DIMS, num_hidden_layers=LAYERS, mla_period=LAYERS, num_experts=4)
+_Drawn = tuple[dict[str, Tensor], ExpertBytes | None]
+
+
+@cache
+def _drawn(number: int) -> _Drawn:
+    tensors, experts = random_layer(SMALL, number, 0, CPU)
+    # The engine keeps this norm in BF16.
+    if (norm := tensors.get("self_attn.o_norm.weight")) is not None:
+        norm.copy_(norm.to(torch.bfloat16))
+    return tensors, experts
+
+
+@cache
+def _packed(number: int) -> DecodeLayer:
+    return pack_layer(*_drawn(number), SMALL, number)
+
+
+@cache
+def _packed_by_the_engine(number: int) -> PackedExperts | None:
+    experts = _drawn(number)[1]
+    if experts is None:
+        return None
+    kept: list[PackedExperts] = []
+    module = routed_experts(experts)
+    pack_before_reordering(module, SMALL, number, kept.append)
+    module.quant_method.process_weights_after_loading(module)
+    assert not bool(module.w2_weight.any())
+    return kept[0]
 
 
 class _Engine:
-    """Four layers as the engine holds them; KDA layers have pages in orders of their own."""
+    """Three layers as the engine holds them; KDA layers have pages in orders of their own."""
 
     def __init__(self) -> None:
-        dims = replace(DIMS, num_hidden_layers=LAYERS, num_experts=8)
-        self.dims = dims
-        batch = Batch(tokens=1, requests=ROWS)
-        self.drawn = [random_layer(dims, number, 0, CPU) for number in range(LAYERS)]
-        for tensors, _ in self.drawn:
-            # The engine keeps this norm in BF16.
-            if (norm := tensors.get("self_attn.o_norm.weight")) is not None:
-                norm.copy_(norm.to(torch.bfloat16))
-        self.ends = random_ends(dims, 0, CPU)
-        layers = [pack_layer(*self.drawn[i], dims, i) for i in range(LAYERS)]
-        state = allocate_state(dims, range(LAYERS), batch, CPU, context=CONTEXT)
-        self.executor = DecodeExecutor(dims, layers, state, ends=self.ends)
+        self.dims, batch = SMALL, Batch(tokens=1, requests=ROWS)
+        self.ends = random_ends(SMALL, 0, CPU)
+        layers = [_packed(number) for number in range(LAYERS)]
+        state = allocate_state(SMALL, range(LAYERS), batch, CPU, context=CONTEXT)
+        self.executor = DecodeExecutor(SMALL, layers, state, ends=self.ends)
         begin_step(self.executor, batch, context=CONTEXT, live=LIVE, seed=1)
-        self.modules = [decoder_layer(self.drawn[i][0], dims, i) for i in range(LAYERS)]
+        self.modules = [decoder_layer(_drawn(n)[0], SMALL, n) for n in range(LAYERS)]
         self.metadata: dict[str, SimpleNamespace] = {}
         self.slots: dict[str, Tensor] = {}
         for number, module in enumerate(self.modules):
@@ -67,25 +89,14 @@ class _Engine:
         pages = turn[state.kda_slots[:, 0].long()].to(torch.int32)
         self.metadata[attention.prefix] = kda_metadata(pages)
 
-    def packed(self, number: int) -> PackedExperts | None:
-        experts = self.drawn[number][1]
-        if experts is None:
-            return None
-        kept: list[PackedExperts] = []
-        module = routed_experts(experts)
-        pack_before_reordering(module, self.dims, number, kept.append)
-        module.quant_method.process_weights_after_loading(module)
-        assert not bool(module.w2_weight.any())
-        return kept[0]
-
     def served(self, prepared: frozenset[int]) -> ServedDecode:
         weights = [
-            engine_layer(module, number, self.packed(number), self.dims).layer
+            engine_layer(module, number, _packed_by_the_engine(number), SMALL).layer
             for number, module in enumerate(self.modules)
         ]
         attention = [AttentionLayer(n, one.self_attn) for n, one in enumerate(self.modules)]
         ends = ModelEnds(self.ends.embedding, self.ends.final, self.ends.lm_head)
-        return ServedDecode(self.dims, weights, ends, attention, prepared=prepared)
+        return ServedDecode(SMALL, weights, ends, attention, prepared=prepared)
 
 
 @pytest.fixture
@@ -163,7 +174,7 @@ def test_a_path_that_is_turned_off_serves_nothing(engine: _Engine) -> None:
 def test_slots_that_are_missing_are_a_sentence(engine: _Engine) -> None:
     served = engine.served(frozenset({ROWS}))
     tokens = engine.executor.buffers.tokens[:ROWS]
-    with pytest.raises(ValueError, match=r"expected the step's slots under model\.layers\.3"):
+    with pytest.raises(ValueError, match=r"expected the step's slots under model\.layers\.2"):
         served.serve(tokens, ROWS, engine.metadata, {}, piecewise=False)
 
 
@@ -171,6 +182,6 @@ def test_a_step_is_described_line_by_line(engine: _Engine) -> None:
     served = engine.served(frozenset({ROWS}))
     lines = served.describe(engine.metadata, engine.slots)
     assert any(line.startswith("layer 0 kv_cache1 [4, 2, 128, 128] strides") for line in lines)
-    assert any(line.startswith("layer 3 decode.block_table [3, 2] strides") for line in lines)
+    assert any(line.startswith("layer 2 decode.block_table [3, 2] strides") for line in lines)
     assert "layer 0 num_prefills 0" in lines
-    assert served.describe(None, None)[-1] == "layer 3 decode. None"
+    assert served.describe(None, None)[-1] == "layer 2 decode. None"

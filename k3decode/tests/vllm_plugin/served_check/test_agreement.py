@@ -17,6 +17,7 @@ def test_rounding_passes() -> None:
     found = judge_agreement(stock + 0.05, stock, stock - 0.05)
     assert (found.outcome, found.sentence) == ("passed", "")
     assert found.deciding_share == found.equal_where_deciding == 1.0
+    assert found.equal_anywhere == found.stock_equal_itself == 1.0
     assert found.largest == pytest.approx(0.05, rel=1e-3)
     assert found.allowed == pytest.approx(0.1 + 2 * 30 / 256, rel=1e-3)
 

@@ -11,7 +11,7 @@ from k3decode.dims import K3Dims
 
 __all__ = ["RULES", "DeploymentFacts", "Rule", "ranks_of", "refusals"]
 
-_RANKS = (8, 16)
+_RANKS = (8,)
 _FREE = frozenset({"num_hidden_layers", "max_position_embeddings"})
 
 
@@ -35,8 +35,8 @@ class DeploymentFacts:
     """Whether the taps lie channel by channel instead of token by token."""
     expert_format: str
     """Quantisation of the routed experts, for example `mxfp4`."""
-    decode_graphs: str
-    """How pure decode steps run: `FULL`, `PIECEWISE` or `NONE`."""
+    graphs: str
+    """Which steps are captured, by the engine's name for it, for example `FULL_DECODE_ONLY`."""
     second_runner: bool
     """Whether the engine's second model runner is used."""
     tensor_parallel: int
@@ -66,8 +66,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         lambda facts: ranks_of(facts.dims) is None,
-        "kernels are checked for the widths of one rank of 8 or 16 of Kimi K3: serve a model of "
-        "such widths",
+        "inside vLLM only the widths of one rank of 8 of Kimi K3 ran: serve a model of such widths",
     ),
     (
         lambda facts: facts.weight_type != "bfloat16",
@@ -91,8 +90,8 @@ RULES: tuple[Rule, ...] = (
         "routed experts are packed from MXFP4 bytes: serve a checkpoint that has them",
     ),
     (
-        lambda facts: facts.decode_graphs not in ("FULL", "NONE"),
-        "a decode step is one whole graph, or none: set cudagraph_mode to FULL_DECODE_ONLY",
+        lambda facts: facts.graphs not in ("FULL_DECODE_ONLY", "NONE"),
+        "it never ran beside captured pieces of prompts: set cudagraph_mode to FULL_DECODE_ONLY",
     ),
     (
         lambda facts: not facts.second_runner,

@@ -42,7 +42,7 @@ def deployment_facts(vllm_config: Any) -> DeploymentFacts:
         state_types=tuple(_name(one) for one in states),
         state_channels_first=bool(is_conv_state_dim_first()),
         expert_format="none" if quantised is None else str(quantised.get_name()),
-        decode_graphs=_decode_graphs(vllm_config.compilation_config.cudagraph_mode),
+        graphs=_graphs(vllm_config.compilation_config.cudagraph_mode),
         second_runner=bool(vllm_config.use_v2_model_runner),
         tensor_parallel=parallel.tensor_parallel_size,
         pipeline_parallel=parallel.pipeline_parallel_size,
@@ -71,13 +71,13 @@ def refuse_if_not_eligible(vllm_config: Any) -> None:
 def prepared_rows(vllm_config: Any) -> frozenset[int]:
     """Numbers of rows to prepare: those of captured graphs, all of them without graphs."""
     compilation = vllm_config.compilation_config
-    if _decode_graphs(compilation.cudagraph_mode) == "NONE":
+    if _graphs(compilation.cudagraph_mode) == "NONE":
         return frozenset(range(1, _EVERY_ROW + 1))
     return frozenset(int(rows) for rows in compilation.cudagraph_capture_sizes or ())
 
 
-def _decode_graphs(mode: Any) -> str:
-    return "NONE" if mode is None else str(mode.decode_mode().name)
+def _graphs(mode: Any) -> str:
+    return "NONE" if mode is None else str(mode.name)
 
 
 def _name(dtype: object) -> str:

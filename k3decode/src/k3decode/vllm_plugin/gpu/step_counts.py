@@ -48,7 +48,9 @@ class StepCounts:
 
     def reset(self) -> None:
         """Begin anew."""
-        self._counts.zero_()
+        # The engine may have made this memory where only such a block may change it.
+        with torch.inference_mode():
+            self._counts.zero_()
 
     def read(self) -> tuple[PathCounts, ...]:
         """All counts that are not zero; waits for the device."""

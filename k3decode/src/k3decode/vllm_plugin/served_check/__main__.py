@@ -2,7 +2,8 @@
 
 One engine has both paths: their captured steps share weights, caches and state. Checked are logits
 and greedy tokens of teacher-forced decoding, one kernel at a time, in turns step by step, and from
-captured graphs at several batches; then both are timed. Lines of JSON on stdout.
+captured graphs at several batches. There a bias decides about experts; lines `observed` leave that
+to scores and their rounding, and judge nothing. Then both are timed. Lines of JSON on stdout.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from k3decode.vllm_plugin.served_check.step_times import time_paths
 __all__ = ["main"]
 
 _SCHEMA = "k3decode.served_check/1"
-_PHASES = ("eager", "alternate", "graphs", "times")
+_PHASES = ("eager", "alternate", "graphs", "observed", "times")
 _KERNELS_S = 120.0
 
 
@@ -131,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _phases(options: argparse.Namespace, engine: CheckEngine, results: _Results) -> None:
     comparison = PathComparison(engine, prompt_tokens=options.prompt, steps=options.steps)
+    engine.decide_routing(by_bias=True)
 
     def explain() -> list[str]:
         return _explanation(engine)
@@ -144,6 +147,9 @@ def _phases(options: argparse.Namespace, engine: CheckEngine, results: _Results)
         results.run("alternate", lambda: comparison.alternate(options.eager_rows), explain)
     for rows in options.batch if "graphs" in options.phase else ():
         results.run("graphs", compare(rows, graphs=True), explain)
+    for rows in options.batch if "observed" in options.phase else ():
+        results.run("observed", partial(comparison.observe, rows), explain)
+    engine.decide_routing(by_bias=False)
     for rows in options.batch if "times" in options.phase else ():
         results.run("times", _timed(engine, rows, options), explain)
     results.run("coverage", lambda: {"report": json.loads(engine.coverage())}, explain)

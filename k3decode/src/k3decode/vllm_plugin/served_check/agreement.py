@@ -39,6 +39,8 @@ class Agreement:
     """Of those, the share with the same greedy token."""
     equal_anywhere: float
     """Share of all positions with the same greedy token."""
+    stock_equal_itself: float
+    """Share of all positions where the engine's two ways have the same greedy token."""
 
     def record(self) -> dict[str, Any]:
         """For a line of results."""
@@ -73,6 +75,7 @@ def judge_agreement(ours: Tensor, stock: Tensor, stock_other_way: Tensor) -> Agr
         deciding_share=share,
         equal_where_deciding=agreed,
         equal_anywhere=float(equal.double().mean()),
+        stock_equal_itself=float((stock_other_way.argmax(-1) == stock.argmax(-1)).double().mean()),
     )
 
 

@@ -17,7 +17,11 @@ import torch
 from k3decode.decode.coverage import PathName
 from k3decode.dims import K3Dims
 from k3decode.layer_bench.stock_hooks import as_a_rank, compile_only
-from k3decode.vllm_plugin.served_check.small_model import seeded_tensors, write_check_model
+from k3decode.vllm_plugin.served_check.small_model import (
+    LOUD_TOKENS,
+    seeded_tensors,
+    write_check_model,
+)
 
 __all__ = ["CheckEngine", "EngineRequest"]
 
@@ -31,6 +35,9 @@ _ENVIRONMENT = {
 _LOAD_FORMAT = "k3decode_seeded"
 _LONGEST = 1024
 _CACHE_BYTES = 4 << 30
+# More than all scores differ by, so that no rounding decides about experts.
+_DECIDING_BIAS = 4.0
+_BIAS_STEP = 37
 # Only a check at the start looks at it; the cache's size is given.
 _MEMORY_FRACTION = 0.05
 _EXTENSION = "k3decode.vllm_plugin.worker_extension.K3DecodeWorkerExtension"
@@ -64,6 +71,12 @@ class CheckEngine:
         self._llm.apply_model(models.append)
         self.model = models[0]
         self._runner = self._llm.llm_engine.model_executor.driver_worker.worker.model_runner
+        self._biases = [
+            (one.mlp.gate.e_score_correction_bias.data, number)
+            for number, one in enumerate(self.model.model.layers)
+            if one.is_moe_layer
+        ]
+        self._own_biases = [bias.clone() for bias, _ in self._biases]
         first: PathName = "stock" if request.stock_first else "candidate"
         self._graphs: dict[PathName, Any] = {first: dict(self._manager.graphs)}
 
@@ -119,16 +132,43 @@ class CheckEngine:
         self._runner.capture_model()
         self._graphs[path] = self._manager.graphs
 
+    def decide_routing(self, *, by_bias: bool) -> None:
+        """Let a bias choose the same experts for every token, or scores and their rounding.
+
+        Both paths read the same bias, and captured steps read it anew. With random weights scores
+        lie so close together that rounding chooses another expert for every few tokens, which then
+        hides everything else.
+        """
+        top = self.request.dims.num_experts_per_token
+        with torch.inference_mode():
+            for (bias, number), own in zip(self._biases, self._own_biases, strict=True):
+                bias.copy_(own)
+                if by_bias:
+                    places = torch.arange(top, device=bias.device) * _BIAS_STEP + number
+                    bias[places % len(bias)] += _DECIDING_BIAS
+
+    def draw_tokens(self, rows: int) -> None:
+        """Put random tokens where a captured step finds them, so that rows choose other experts."""
+        with torch.inference_mode():
+            ids = self._runner.input_buffers.input_ids[:rows]
+            ids.random_(0, self.request.dims.vocab_size)
+
     def graph(self, path: PathName, rows: int) -> torch.cuda.CUDAGraph:
         """Captured step of so many rows."""
         return next(one for desc, one in self._graphs[path].items() if desc.num_tokens == rows)
 
-    def generate(self, prompts: Sequence[Sequence[int]], tokens: int) -> list[list[int]]:
-        """Greedy continuations of so many tokens each."""
+    def generate(
+        self, prompts: Sequence[Sequence[int]], tokens: int, *, greedy: bool = True
+    ) -> list[list[int]]:
+        """Continuations of so many tokens each: greedy, or nearly uniform but for loud tokens."""
         from vllm import SamplingParams  # noqa: PLC0415
 
         sampling = SamplingParams(
-            temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False
+            temperature=0.0 if greedy else 1.0,
+            logit_bias=None if greedy else dict.fromkeys(LOUD_TOKENS, -100.0),
+            max_tokens=tokens,
+            ignore_eos=True,
+            detokenize=False,
         )
         asked = [{"prompt_token_ids": list(one)} for one in prompts]
         answers = self._llm.generate(asked, sampling, use_tqdm=False)

@@ -53,6 +53,14 @@ class PathComparison:
             "stock_counts": [asdict(one) for one in stock_counts],
         }
 
+    def observe(self, rows: int) -> dict[str, Any]:
+        """Compare captured steps whose experts rounding decides about; judges nothing."""
+        self._engine.decide_routing(by_bias=False)
+        found = self.compare(rows, graphs=True)
+        self._engine.decide_routing(by_bias=True)
+        judged = ("outcome", "sentence", "deciding_share", "equal_where_deciding", "allowed")
+        return {name: value for name, value in found.items() if name not in judged}
+
     def alternate(self, rows: int) -> dict[str, Any]:
         """Steps by ours and by stock in turn, on one state, against stock alone."""
         prompts, given = self._inputs(rows)

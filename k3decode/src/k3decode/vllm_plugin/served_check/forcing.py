@@ -74,8 +74,9 @@ class HiddenRows:
     def end(self, places: Sequence[int]) -> Tensor:
         """Stop; returns logits at some places of the step, FP32 [places, V]."""
         self._keep = False
-        rows = torch.cat(self._rows)[list(places)]
-        return torch.cat([self._compute(some).float() for some in rows.split(64)])
+        with torch.inference_mode():
+            rows = torch.cat(self._rows)[list(places)]
+            return torch.cat([self._compute(some).float() for some in rows.split(64)])
 
     def _run(self, *arguments: Any, **named: Any) -> Tensor:
         rows = self._forward(*arguments, **named)

@@ -1,4 +1,7 @@
-"""Tokens per second and microseconds of a captured step of both paths, in turns in one engine."""
+"""Tokens per second and microseconds of a captured step of both paths, in turns in one engine.
+
+Tokens are random, so that the rows of a step choose experts of their own, as they would of text.
+"""
 
 import statistics
 import time
@@ -48,6 +51,7 @@ def time_paths(
     coverage = decode_coverage(engine.model.served.counts.read())
     steps: dict[PathName, list[float]] = {path: [] for path in _PATHS}
     for _ in range(rounds):
+        engine.draw_tokens(rows)
         for path in _PATHS:
             graph = engine.graph(path, rows)
             for _ in range(_WARM_UP):
@@ -75,7 +79,7 @@ def _step_s(engine: CheckEngine, prompts: Sequence[Sequence[int]], tokens: int) 
     for length in (_WARM_UP, _WARM_UP + tokens):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        engine.generate(prompts, length)
+        engine.generate(prompts, length, greedy=False)
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     return (times[1] - times[0]) / tokens
