@@ -1,4 +1,5 @@
-from itertools import pairwise
+from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -14,7 +15,11 @@ from k3decode.ops.experts.packing import (
     unpack_down,
     unpack_gate_up,
 )
-from k3decode.ops.experts.schedule import begins_stretch, first_of_share
+from k3decode.ops.experts.schedule import (
+    begins_stretch,
+    first_of_share,
+    may_begin_stretch,
+)
 
 CPU = torch.device("cpu")
 
@@ -84,12 +89,16 @@ def test_variants_are_whole_weights_and_shards() -> None:
         f"tp{ranks}_m{rows}_{scales}": inner[ranks]
         for ranks in (1, 2, 4, 8, 16)
         for scales in (("narrow",) if ranks in {2, 4} else ("narrow", "wide"))
-        for rows in (32, 64)
+        for rows in ((4, 16, 32, 64) if scales == "narrow" else (16, 32, 64))
     }
     config = found["tp8_m32_wide"]
     assert (config.gate_up_tiles, config.down_tiles) == (24, 112)
     assert (config.gate_up_chunks, config.down_chunks) == (7, 6)
-    assert [found[f"tp8_m{rows}_narrow"].ring_chunks for rows in (32, 64)] == [7, 4]
+    forms = [found[f"tp8_m{rows}_narrow"] for rows in (4, 16, 32, 64)]
+    assert [form.ring_chunks for form in forms] == [9, 9, 7, 4]
+    assert [form.pass_tokens for form in forms] == [4, 8, 8, 8]
+    assert [form.one_pass for form in forms] == [True, False, False, False]
+    assert [form.stages_tokens for form in forms] == [True, False, False, False]
 
 
 def test_config_refuses_what_the_kernel_cannot_hold() -> None:
@@ -110,7 +119,13 @@ def test_config_refuses_what_the_kernel_cannot_hold() -> None:
             max_rows=64,
             teams=2,
             ring_chunks=4,
+            pass_tokens=8,
         )
+    few = config_for(dims, 8, rows=1, wide_scales=False)
+    with pytest.raises(ValueError, match=r"8 tokens of a pass, or 4 where .*, found 5: take 8"):
+        replace(few, pass_tokens=5)
+    with pytest.raises(ValueError, match="found 4: take 8"):
+        replace(few, wide_scales=True)
 
 
 def test_workspace_holds_every_slot_and_reports_its_bytes() -> None:
@@ -139,6 +154,45 @@ def test_a_stretch_begins_where_the_request_is_a_multiple_of_it(ring: int, chunk
     requested = range(ring, ring + 5 * chunks)
     begins = [begins_stretch(i % chunks, ring, chunks) for i in range(5 * chunks)]
     assert begins == [chunk % chunks == 0 for chunk in requested]
+
+
+# A warp's line of chunks: tiles of the first matrix, then stretches of the second.
+@pytest.mark.parametrize("ring", [4, 7, 9])
+@pytest.mark.parametrize(("chunks", "following"), [(7, 6), (7, 3), (2, 3), (2, 9)])
+@pytest.mark.parametrize("tiles", [1, 2, 5])
+def test_every_stretch_begins_where_the_device_code_looks_for_it(
+    ring: int, chunks: int, following: int, tiles: int
+) -> None:
+    lengths = [chunks] * tiles + [following] * ring
+    begins = {0, *accumulate(lengths)}
+    asked = [used + ring for used in range(chunks * tiles)]
+    missed = [
+        chunk
+        for chunk in asked
+        if chunk in begins
+        and not may_begin_stretch((chunk - ring) % chunks, ring, chunks, following)
+    ]
+    assert missed == []
+
+
+def test_few_places_are_looked_at() -> None:
+    places = [[may_begin_stretch(i, ring, 7, 6) for i in range(7)] for ring in (4, 7, 9)]
+    assert [sum(place) for place in places] == [1, 2, 2]
+
+
+# What the lanes of an MMA have to agree on, played through with plain numbers.
+def test_a_product_of_two_groups_has_their_sums_in_two_columns() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, 16, 32, generator=generator, dtype=torch.float64)
+    tokens = torch.randn(4, 2, 32, generator=generator, dtype=torch.float64)
+    # Column lane // 4 of the right operand has token lane // 8 and the group lane // 4 % 2.
+    right = torch.stack([tokens[lane // 8, lane // 4 % 2] for lane in range(0, 32, 4)], dim=1)
+    tiles = weights @ right
+    for lane in range(32):
+        # Of the lane's two columns, 2 t and 2 t + 1, each block's products are in one.
+        kept = [tiles[block, :, 2 * (lane % 4) + block] for block in range(2)]
+        wanted = [weights[block] @ tokens[lane % 4, block] for block in range(2)]
+        torch.testing.assert_close(torch.stack(kept), torch.stack(wanted))
 
 
 def test_cost_counts_the_tensors_of_the_chosen_experts() -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "exceeds_scaled_range",
     "multiply_block",
     "multiply_scaled_block",
+    "multiply_scaled_chunk",
     "scaled_activation",
     "scaling_factor",
     "sum_exponent",
@@ -117,21 +118,62 @@ def multiply_scaled_block(
         exponent = Uint32((_PATTERN_EXPONENT - ACTIVATION_EXPONENT) << _FLOAT_MANTISSA_BITS)
     result = []
     for unit in range(2):
-        first, second = _pairs(words[2 * unit], words[2 * unit + 1])
-        tile = [Float32(0.0)] * 4
-        for half in range(2):
-            low, high = 2 * half, 2 * half + 1
-            tile = _multiply_accumulate(
-                [first[low], second[low], first[high], second[high]],
-                [activations[low], activations[high]],
-                tile,
-            )
+        tile = _unit_products(words, unit, activations)
         for row in range(2):
             factor = _late_factor(scales, 2 * unit + row, exponent)
             for column in range(2):
                 place = 2 * row + column
                 result.append(sums[4 * unit + place] + factor * tile[place])
     return result
+
+
+def multiply_scaled_chunk(
+    sums: list, words: list, scales: list, activations: list, exponent=None
+) -> list:
+    """Add two blocks of the same 32 rows, times up to four tokens.
+
+    A token has two columns of a product, one for each block: in one are its activations of the
+    first block's group, in the other those of the second's. Of each block's products those with its
+    own group are kept, so a lane holds half of a token's activations, and half as many sums.
+
+    Args:
+        sums: FP32 of rows g, g + 8, g + 16, g + 24 for g = lane // 4, of token lane % 4.
+        words: the lane's four words of both blocks.
+        scales: the lane's word of scales of both.
+        activations: four words, values 8 t to 8 t + 7 of token lane // 8, for t = lane % 4, of the
+            first block's group where lane // 4 is even and of the second's elsewhere, scaled as for
+            `multiply_scaled_block`.
+        exponent: as for `multiply_scaled_block`.
+
+    Returns:
+        The new sums.
+    """
+    if exponent is None:
+        exponent = Uint32((_PATTERN_EXPONENT - ACTIVATION_EXPONENT) << _FLOAT_MANTISSA_BITS)
+    result = []
+    for unit in range(2):
+        tiles = [_unit_products(block, unit, activations) for block in words]
+        for row in range(2):
+            total = sums[2 * unit + row]
+            for block in range(2):
+                factor = _late_factor(scales[block], 2 * unit + row, exponent)
+                total = total + factor * tiles[block][2 * row + block]
+            result.append(total)
+    return result
+
+
+def _unit_products(words: list, unit: int, activations: list) -> list:
+    """Sixteen rows of a block times eight columns, from nothing."""
+    first, second = _pairs(words[2 * unit], words[2 * unit + 1])
+    tile = [Float32(0.0)] * 4
+    for half in range(2):
+        low, high = 2 * half, 2 * half + 1
+        tile = _multiply_accumulate(
+            [first[low], second[low], first[high], second[high]],
+            [activations[low], activations[high]],
+            tile,
+        )
+    return tile
 
 
 def dequantised_group(words: list, scales, place: int, *, wide_scales: bool) -> list:

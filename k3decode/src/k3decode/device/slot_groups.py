@@ -2,8 +2,9 @@
 """Token slots sorted by expert, worked out by every CTA for itself in shared memory.
 
 A slot is one choice of one row. A bit per row and expert says who chose whom, so an expert's slots
-come in the order of the rows whatever thread comes first, and nothing is asked of the host. An id
-outside the experts marks a slot that nobody serves.
+come in the order of the rows whatever thread comes first, and nothing is asked of the host. Experts
+come in the order of the first slots that chose them. An id outside the experts marks a slot that
+nobody serves.
 """
 
 import cutlass
@@ -12,13 +13,13 @@ from cutlass.memory import SmemAllocator
 
 from k3decode.device.row_io import WARP_SIZE
 
-__all__ = ["SlotGroups", "group_slots"]
+__all__ = ["SlotGroups", "clear_slots", "group_slots"]
 
 # Rows whose bits fit the two words of an expert.
 _WORD_ROWS = 32
 _COUNT_BITS = 16
 _FULL_WARP = 0xFFFFFFFF
-# Above every id, and twice it is still a positive number.
+# Above every id.
 _NO_EXPERT = 1 << 20
 
 
@@ -42,6 +43,7 @@ class SlotGroups:
         def integers(count: int) -> cute.Tensor:
             return smem.allocate_tensor(Int32, cute.make_layout(count), 16)
 
+        most = min(num_experts, max_slots)
         self.num_experts = num_experts
         self.top_k = top_k
         self.max_slots = max_slots
@@ -50,9 +52,9 @@ class SlotGroups:
         self.sRows = cute.make_tensor(found, cute.make_layout(2 * num_experts))
         self.sFirstOf = cute.make_tensor(found + 2 * num_experts, cute.make_layout(num_experts))
         self.sTotals = integers(threads // WARP_SIZE)
-        self.sExpert = integers(num_experts)
-        """Ids of the chosen experts, ascending."""
-        self.sFirst = integers(num_experts + 1)
+        self.sExpert = integers(most)
+        """Ids of the chosen experts."""
+        self.sFirst = integers(most + 1)
         """First position of each chosen expert, and the end of the last."""
         self.sSlot = integers(max_slots)
         """Slot at each position."""
@@ -63,10 +65,25 @@ class SlotGroups:
 
 
 @cute.jit
+def clear_slots(groups: cutlass.Constexpr, rows: Int32):
+    """Make room for `group_slots`; needs no ids."""
+    g, sRows = groups, groups.sRows
+    tid, _, _ = cute.arch.thread_idx()
+    if rows * g.top_k > WARP_SIZE:
+        for i in cutlass.range_constexpr(-(-2 * g.num_experts // g.threads)):
+            word = tid + i * g.threads
+            if word < 2 * g.num_experts:
+                sRows[word] = 0
+
+
+@cute.jit
 def group_slots(
     groups: cutlass.Constexpr, mExperts: cute.Tensor, mShares: cute.Tensor, rows: Int32
 ) -> Int32:
-    """Fill the groups from ids and weights [rows * top_k]; returns the number of chosen experts."""
+    """Fill the groups from ids and weights [rows * top_k], after `clear_slots`.
+
+    Returns the number of chosen experts.
+    """
     g = groups
     tid, _, _ = cute.arch.thread_idx()
     slots = rows * g.top_k
@@ -88,7 +105,7 @@ def _group_few(
     mShares: cute.Tensor,
     slots: Int32,
 ):
-    """One warp, a slot per lane: positions by comparison with every other slot."""
+    """One warp, a slot per lane: lanes of one expert find each other."""
     g = groups
     sTotals, sExpert, sFirst, sSlot, sShare = g.sTotals, g.sExpert, g.sFirst, g.sSlot, g.sShare
     sIsServed = g.sIsServed
@@ -99,29 +116,38 @@ def _group_few(
         share = mShares[lane]
     served = expert >= 0 and expert < g.num_experts
     key = expert if served else Int32(_NO_EXPERT)
-    earlier = Int32(cute.arch.match_sync(_FULL_WARP, key)) & ((Int32(1) << lane) - 1)
-    leads = served and earlier == 0
-    # The lowest bit says that another slot stands for the expert.
-    marked = 2 * key + (Int32(0) if leads else Int32(1))
-    position, place = cute.arch.popc(earlier), Int32(0)
-    for other_lane in cutlass.range_constexpr(WARP_SIZE):
-        other = cute.arch.shuffle_sync(marked, other_lane)
-        if other // 2 < key:
-            position = position + 1
-            place = place + 1 - other % 2
+    below = (Int32(1) << lane) - 1
+    alike = Int32(cute.arch.match_sync(_FULL_WARP, key))
+    leads = served and (alike & below) == 0
+    leaders = Int32(cute.arch.vote_ballot_sync(leads))
+    own = cute.arch.popc(alike) if leads else Int32(0)
+    upto = _sum_of_lanes_below_and_own(own)
+    leader = cute.arch.popc((alike & (0 - alike)) - 1)
+    first = cute.arch.shuffle_sync(upto - own, leader)
+    position = first + cute.arch.popc(alike & below)
     if lane < slots:
         sIsServed[lane] = Uint8(1) if served else Uint8(0)
     if served:
         sSlot[position] = lane
         sShare[position] = share
     if leads:
+        place = cute.arch.popc(leaders & below)
         sExpert[place] = expert
-        sFirst[place] = position
-    chosen = cute.arch.popc(cute.arch.vote_ballot_sync(leads))
-    positions = cute.arch.popc(cute.arch.vote_ballot_sync(served))
-    if lane == 0:
+        sFirst[place] = first
+    chosen = cute.arch.popc(leaders)
+    if lane == WARP_SIZE - 1:
         sTotals[0] = chosen
-        sFirst[chosen] = positions
+        sFirst[chosen] = upto
+
+
+@cute.jit
+def _sum_of_lanes_below_and_own(own: Int32) -> Int32:
+    lane = cute.arch.lane_idx()
+    total = own
+    for step in cutlass.range_constexpr(5):
+        other = cute.arch.shuffle_sync_up(total, 1 << step, mask_and_clamp=0)
+        total = total + other if lane >= 1 << step else total
+    return total
 
 
 @cute.jit
@@ -131,56 +157,52 @@ def _group_many(
     mShares: cute.Tensor,
     slots: Int32,
 ) -> Int32:
-    """All threads: a bit per row and expert, then one sum over the experts."""
+    """All threads, each with neighbouring slots: a bit per row and expert, one sum over slots."""
     g = groups
     sRows, sFirstOf, sSlot, sShare, sIsServed = g.sRows, g.sFirstOf, g.sSlot, g.sShare, g.sIsServed
     tid, _, _ = cute.arch.thread_idx()
-    for i in cutlass.range_constexpr(-(-2 * g.num_experts // g.threads)):
-        word = tid + i * g.threads
-        if word < 2 * g.num_experts:
-            sRows[word] = 0
-    cute.arch.sync_threads()
-    for i in cutlass.range_constexpr(-(-g.max_slots // g.threads)):
-        slot = tid + i * g.threads
-        expert = Int32(-1)
+    per_thread = -(-g.max_slots // g.threads)
+    rExpert = cute.make_rmem_tensor((per_thread,), Int32)
+    rShare = cute.make_rmem_tensor((per_thread,), Float32)
+    for i in cutlass.range_constexpr(per_thread):
+        slot = tid * per_thread + i
+        rExpert[i], rShare[i] = Int32(-1), Float32(0.0)
         if slot < slots:
-            expert = mExperts[slot]
+            rExpert[i] = mExperts[slot]
+            rShare[i] = mShares[slot]
+    cute.arch.sync_threads()
+    for i in cutlass.range_constexpr(per_thread):
+        expert, row = rExpert[i], (tid * per_thread + i) // g.top_k
         if expert >= 0 and expert < g.num_experts:
-            row = slot // g.top_k
             word = 2 * expert + row // _WORD_ROWS
             cute.arch.atomic_or(sRows.iterator + word, Int32(1) << row % _WORD_ROWS)
     cute.arch.sync_threads()
-    chosen = _number_positions(g, tid)
-    for i in cutlass.range_constexpr(-(-g.max_slots // g.threads)):
-        slot = tid + i * g.threads
-        expert, share = Int32(-1), Float32(0.0)
+    chosen = _number_positions(g, rExpert, tid)
+    for i in cutlass.range_constexpr(per_thread):
+        slot = tid * per_thread + i
+        expert = rExpert[i]
         if slot < slots:
-            expert = mExperts[slot]
-            share = mShares[slot]
             sIsServed[slot] = Uint8(0)
         if expert >= 0 and expert < g.num_experts:
             position = sFirstOf[expert] + _rank(sRows, expert, slot // g.top_k)
             sSlot[position] = slot
             sIsServed[slot] = Uint8(1)
-            sShare[position] = share
+            sShare[position] = rShare[i]
     cute.arch.sync_threads()
     return chosen
 
 
 @cute.jit
-def _number_positions(groups: cutlass.Constexpr, tid: Int32) -> Int32:
+def _number_positions(groups: cutlass.Constexpr, rExpert: cute.Tensor, tid: Int32) -> Int32:
     """Number experts and positions by one sum over the threads; returns the number of experts."""
     g = groups
     sFirstOf, sFirst, sExpert, sTotals = g.sFirstOf, g.sFirst, g.sExpert, g.sTotals
     lane, warp = cute.arch.lane_idx(), cute.arch.warp_idx()
-    per_thread = -(-g.num_experts // g.threads)
+    per_thread = -(-g.max_slots // g.threads)
     mine = Int32(0)
     for i in cutlass.range_constexpr(per_thread):
-        mine = mine + _packed_count(g.sRows, g.num_experts, tid * per_thread + i)
-    total = mine
-    for step in cutlass.range_constexpr(5):
-        other = cute.arch.shuffle_sync_up(total, 1 << step, mask_and_clamp=0)
-        total = total + other if lane >= 1 << step else total
+        mine = mine + _packed_count(g, rExpert[i], (tid * per_thread + i) // g.top_k)
+    total = _sum_of_lanes_below_and_own(mine)
     if lane == WARP_SIZE - 1:
         sTotals[warp] = total
     cute.arch.sync_threads()
@@ -191,8 +213,8 @@ def _number_positions(groups: cutlass.Constexpr, tid: Int32) -> Int32:
         before = before + part if other_warp < warp else before
         everything = everything + part
     for i in cutlass.range_constexpr(per_thread):
-        expert = tid * per_thread + i
-        count = _packed_count(g.sRows, g.num_experts, expert)
+        expert = rExpert[i]
+        count = _packed_count(g, expert, (tid * per_thread + i) // g.top_k)
         if count > 0:
             first = before & ((1 << _COUNT_BITS) - 1)
             sExpert[before >> _COUNT_BITS] = expert
@@ -206,13 +228,15 @@ def _number_positions(groups: cutlass.Constexpr, tid: Int32) -> Int32:
 
 
 @cute.jit
-def _packed_count(sRows: cute.Tensor, num_experts: cutlass.Constexpr, expert: Int32) -> Int32:
-    """One expert in the upper half and its rows in the lower; 0 for an expert nobody chose."""
-    count = Int32(0)
-    if expert < num_experts:
-        count = cute.arch.popc(sRows[2 * expert])
-        count = count + cute.arch.popc(sRows[2 * expert + 1])
-    return count + (1 << _COUNT_BITS) if count > 0 else count
+def _packed_count(groups: cutlass.Constexpr, expert: Int32, row: Int32) -> Int32:
+    """For an expert's first slot: one expert in the upper half, its rows in the lower; else 0."""
+    g, count = groups, Int32(0)
+    # Two conditions, so that no word is read for an id outside the experts.
+    if expert >= 0 and expert < g.num_experts:  # noqa: SIM102
+        if _rank(g.sRows, expert, row) == 0:
+            count = cute.arch.popc(g.sRows[2 * expert])
+            count = count + cute.arch.popc(g.sRows[2 * expert + 1]) + (1 << _COUNT_BITS)
+    return count
 
 
 @cute.jit

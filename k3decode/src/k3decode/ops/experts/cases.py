@@ -180,6 +180,23 @@ def _unbounded_rows(inputs: ExpertInputs) -> None:
     inputs.latent[2, 7] = torch.inf
 
 
+def _one_large_row(inputs: ExpertInputs) -> None:
+    inputs.latent[1] = inputs.latent[1] * 2.0**40
+
+
+def _half_skipped(inputs: ExpertInputs) -> None:
+    inputs.experts[0] = -1
+    inputs.experts[1, ::2] = _SMALL.num_experts
+    inputs.latent[0] = torch.nan
+    inputs.shares[0] = torch.nan
+    inputs.shares[1, ::2] = torch.nan
+
+
+def _two_unbounded_rows(inputs: ExpertInputs) -> None:
+    inputs.latent[0, 5] = torch.inf
+    inputs.latent[1, 3] = torch.nan
+
+
 def _large_rows(inputs: ExpertInputs) -> None:
     # Brings weights whose scale bytes are next to zero back into range.
     inputs.latent[:] = inputs.latent * 2.0**118
@@ -239,10 +256,18 @@ def _cases() -> tuple[Case, ...]:
             "least_scales_wide",
             small(9, alter=_large_rows, alter_weights=_least_scales, wide_scales=True),
         ),
+        ("two_rows_skipped", small(2, alter=_half_skipped)),
+        ("three_rows_unbounded", small(3, row_padding=8, alter=_two_unbounded_rows)),
+        ("four_rows_same_experts", small(4, alter=_same_experts)),
+        ("four_rows_one_large", small(4, alter=_one_large_row)),
+        (
+            "four_rows_least_scales",
+            small(4, alter=_large_rows, alter_weights=_least_scales),
+        ),
         ("saturated_scales", small(12, alter_weights=_saturated_scales, wide_scales=True)),
         ("wide_scales_unused", small(3, wide_scales=True)),
     ]
-    cases = [_case("m3", "smoke", small(3))]
+    cases = [_case(f"m{rows}", "smoke", small(rows)) for rows in (3, 5)]
     cases += [_case(name, "corner", shape) for name, shape in corner]
     cases += [
         _case(f"tp{ranks}_m{rows}", "production", _Shape(rows, _DIMS, ranks))

@@ -1,8 +1,11 @@
 """Compile-time choices of the routed-expert kernel.
 
-It reads weights in chunks of 32 rows and 64 columns, two MXFP4 groups: two MMA tiles high. The 16
-warps of a CTA are one or more teams in the first half, where the warps of a team share the columns
-of a tile, and work apart in the second, each on experts of its own.
+It reads weights in chunks of 32 rows and 64 columns, two MXFP4 groups: two MMA tiles high. The
+warps of a CTA are teams of eight in the first half, where the warps of a team share the columns of
+a tile, and work apart in the second, each on experts of its own.
+
+An MMA has eight columns. They are eight tokens of an expert; or four, twice, of two groups. The
+second way needs half the registers, so a lane has room for chunks that it asks for ahead.
 """
 
 from dataclasses import dataclass
@@ -10,19 +13,22 @@ from dataclasses import dataclass
 from k3decode.formats import MXFP4_GROUP
 from k3decode.mxfp4_blocks import BLOCK_ROWS, CHUNK_GROUPS
 
-__all__ = ["BODY_CHUNKS", "ExpertsConfig"]
+__all__ = ["BODY_CHUNKS", "MAX_PASS", "ExpertsConfig"]
 
 BODY_CHUNKS = 3
 """Chunks of an expert's second matrix that a warp works on with tokens in registers."""
 
+MAX_PASS = 8
+"""Most tokens of an expert that are multiplied at a time."""
+
 _WARP_SIZE = 32
-_WARPS = 16
+_TEAM_WARPS = 8
 _MAX_TOP_K = 32
 _MAX_EXPERTS = 1024
 _CHUNK_COLUMNS = CHUNK_GROUPS * MXFP4_GROUP
-# Registers: 32 bytes of activations per chunk and lane.
+# Registers: up to 32 bytes of activations per chunk and lane.
 _MAX_LANE_CHUNKS = 7
-_SUMS = 8
+_LEAST_PASS = 4
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class ExpertsConfig:
     """Groups of warps that each take tiles of the first matrix."""
     ring_chunks: int
     """Chunks of weights of a warp that are on their way or in use."""
+    pass_tokens: int
+    """Tokens of an expert that are multiplied at a time: `MAX_PASS`, or half as many."""
 
     def __post_init__(self) -> None:
         if not (1 <= self.top_k <= _MAX_TOP_K and self.top_k <= self.num_experts <= _MAX_EXPERTS):
@@ -61,6 +69,13 @@ class ExpertsConfig:
             raise ValueError(
                 f"an inner width that is a multiple of {_CHUNK_COLUMNS * BODY_CHUNKS}, found "
                 f"{self.inner_size}: choose a number of ranks that gives one"
+            )
+        if self.pass_tokens not in {_LEAST_PASS, MAX_PASS} or (
+            self.wide_scales and self.pass_tokens != MAX_PASS
+        ):
+            raise ValueError(
+                f"{MAX_PASS} tokens of a pass, or {_LEAST_PASS} where scale bytes are at most 127, "
+                f"found {self.pass_tokens}: take {MAX_PASS}"
             )
 
     @property
@@ -84,6 +99,16 @@ class ExpertsConfig:
         return self.inner_size // _CHUNK_COLUMNS
 
     @property
+    def one_pass(self) -> bool:
+        """Whether no expert has more tokens than a pass takes."""
+        return self.max_rows <= self.pass_tokens
+
+    @property
+    def stages_tokens(self) -> bool:
+        """Whether all rows are in shared memory in the first half; else a lane has one token."""
+        return self.pass_tokens == _LEAST_PASS
+
+    @property
     def max_slots(self) -> int:
         """Choices of the largest batch."""
         return self.max_rows * self.top_k
@@ -91,12 +116,17 @@ class ExpertsConfig:
     @property
     def warps(self) -> int:
         """Warps of a CTA."""
-        return _WARPS
+        return _TEAM_WARPS * self.teams
 
     @property
     def team_warps(self) -> int:
         """Warps of a team, each with its share of the latent columns."""
-        return _WARPS // self.teams
+        return _TEAM_WARPS
+
+    @property
+    def lane_columns(self) -> int:
+        """Tokens whose sums a lane has, and groups of a chunk whose activations it has."""
+        return self.pass_tokens // _LEAST_PASS
 
     @property
     def threads(self) -> int:
@@ -111,5 +141,5 @@ class ExpertsConfig:
         the outputs of every slot.
         """
         grouping = 3 * self.num_experts
-        sums = 2 * self.warps * _SUMS * _WARP_SIZE
+        sums = 2 * self.warps * self.pass_tokens * _WARP_SIZE
         return max(grouping, sums, self.max_slots * BLOCK_ROWS)

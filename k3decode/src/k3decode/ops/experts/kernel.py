@@ -11,13 +11,13 @@ import cuda.bindings.driver as cuda
 import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
-from k3decode.device.slot_groups import group_slots
+from k3decode.device.slot_groups import clear_slots, group_slots
 from k3decode.ops.experts.config import ExpertsConfig
 from k3decode.ops.experts.down import Down
 from k3decode.ops.experts.gate_up import GateUp
-from k3decode.ops.experts.schedule import first_of_share
 from k3decode.ops.experts.stage import LANE_WORDS, Stage
-from k3decode.ops.experts.weight_stream import DownStream, GateUpStream
+from k3decode.ops.experts.team_share import team_share
+from k3decode.ops.experts.weight_stream import WeightLine
 
 __all__ = ["ExpertsKernel"]
 
@@ -98,20 +98,19 @@ class ExpertsKernel:
             for team in cutlass.range_constexpr(c.teams):
                 cute.arch.mbarrier_init(s.barriers + team, c.team_warps)
         cute.arch.mbarrier_init_fence()
+        clear_slots(s.groups, rows)
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()
+        if cutlass.const_expr(c.stages_tokens):
+            s.tokens.bring(mLatent, rows)
         chosen = group_slots(s.groups, mExperts, mShares, rows)
-        tiles = chosen * c.gate_up_tiles
         team, teams = cta * c.teams + s.warp // c.team_warps, ctas * c.teams
-        item, end = first_of_share(tiles, teams, team), first_of_share(tiles, teams, team + 1)
-        tiles_ahead = GateUpStream(c, s, gate_up, item, end)
-        tiles_ahead.fill()
-        GateUp(c, s, tiles_ahead, mLatent, mInner).run(item, end)
-        cute.arch.cp_async_wait_group(0)
-        experts_ahead = DownStream(c, s, down, cta, ctas, chosen)
-        experts_ahead.fill()
+        share = team_share(s, chosen, rows, teams, team)
+        line = WeightLine(c, s, gate_up, down, share, cta, ctas, chosen)
+        line.fill()
+        slot = GateUp(c, s, line, mLatent, mInner).run(*share)
         self._meet(mArrived, cta, ctas)
-        Down(c, s, experts_ahead, mInner, mOut, rows=rows, chosen=chosen).run(cta, ctas)
+        Down(c, s, line, mInner, mOut, rows=rows, chosen=chosen).run(cta, ctas, slot)
         cute.arch.cp_async_wait_group(0)
 
     @cute.jit

@@ -17,7 +17,7 @@ from k3decode.mxfp4_blocks import (
     ROW_CHUNK_BYTES,
     ROW_CHUNK_ROWS,
 )
-from k3decode.ops.experts.config import ExpertsConfig
+from k3decode.ops.experts.config import MAX_PASS, ExpertsConfig
 from k3decode.ops.experts.packing import PackedExperts, WeightLayout
 from k3decode.ops.experts_blackwell.config import ExpertsBlackwellConfig
 
@@ -36,10 +36,20 @@ _VECTOR_WIDTH = 8
 _HOPPER = "sm_90a"
 _BLACKWELL = (10, 0)
 _BF16_PER_WORD = 2
-# Largest batch of a variant -> chunks of a warp's ring. More slots leave less shared memory for it.
-_RINGS = {32: 7, MAX_ROWS: 4}
 _TEAMS = 2
 _RANKS_WITH_LARGE_SCALES = (1, 8, 16)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What the largest batch of a variant leaves room for."""
+
+    ring_chunks: int
+    pass_tokens: int
+
+
+# Rows are in shared memory where a pass takes four tokens; more slots leave less for a ring.
+_FORMS = {4: _Form(9, 4), 16: _Form(9, 8), 32: _Form(7, 8), MAX_ROWS: _Form(4, 8)}
 
 
 @dataclass(frozen=True)
@@ -279,7 +289,8 @@ def config_for(dims: K3Dims, ranks: int, *, rows: int, wide_scales: bool) -> Exp
             f"expected a number of ranks that divides the inner width "
             f"{dims.expert_intermediate_size}, found {ranks}: use 1, 2, 4, 8 or 16"
         )
-    max_rows = min(most for most in _RINGS if rows <= most or most == MAX_ROWS)
+    batches = _batches(wide_scales=wide_scales)
+    max_rows = min(most for most in batches if rows <= most or most == MAX_ROWS)
     return ExpertsConfig(
         num_experts=dims.num_experts,
         top_k=dims.num_experts_per_token,
@@ -290,7 +301,15 @@ def config_for(dims: K3Dims, ranks: int, *, rows: int, wide_scales: bool) -> Exp
         wide_scales=wide_scales,
         max_rows=max_rows,
         teams=_TEAMS,
-        ring_chunks=_RINGS[max_rows],
+        ring_chunks=_FORMS[max_rows].ring_chunks,
+        pass_tokens=_FORMS[max_rows].pass_tokens,
+    )
+
+
+def _batches(*, wide_scales: bool) -> tuple[int, ...]:
+    """Largest batches of the variants; those of few tokens at a time want small scales."""
+    return tuple(
+        most for most, form in _FORMS.items() if form.pass_tokens == MAX_PASS or not wide_scales
     )
 
 
@@ -300,6 +319,6 @@ def variants(dims: K3Dims) -> dict[str, ExpertsConfig]:
         f"tp{ranks}_m{rows}_{name}": config_for(dims, ranks, rows=rows, wide_scales=wide_scales)
         for ranks in (1, 2, 4, 8, 16)
         for name, wide_scales in (("narrow", False), ("wide", True))
-        for rows in _RINGS
+        for rows in _batches(wide_scales=wide_scales)
         if ranks in _RANKS_WITH_LARGE_SCALES or not wide_scales
     }

@@ -18,7 +18,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
 from cutlass.memory import SmemAllocator
 
 from k3decode.device.row_io import WARP_SIZE
-from k3decode.device.slot_groups import SlotGroups, group_slots
+from k3decode.device.slot_groups import SlotGroups, clear_slots, group_slots
 from k3decode.device.tensor_memory import after_barrier, before_barrier
 from k3decode.mxfp4_blocks import ROW_CHUNK_BYTES, ROW_CHUNK_ROWS
 from k3decode.ops.experts_blackwell.config import (
@@ -107,6 +107,7 @@ class _TilesKernel:
                 threads=c.threads,
             ),
         )
+        clear_slots(shared.groups, rows)
         sMemory = smem.allocate_tensor(Int32, cute.make_layout(1), 16)
         if warp == _PRODUCT_WARP:
             cute.arch.alloc_tmem(c.tensor_memory_columns, sMemory.iterator)
