@@ -1,7 +1,11 @@
 import pytest
 import torch
 
-from k3decode.vllm_plugin.served_check.agreement import judge_agreement, relative_errors
+from k3decode.vllm_plugin.served_check.agreement import (
+    errors_by_step,
+    judge_agreement,
+    relative_errors,
+)
 
 
 def _logits(positions: int = 40) -> torch.Tensor:
@@ -59,3 +63,9 @@ def test_relative_errors_are_quantiles_over_positions() -> None:
     found = relative_errors(one, other)
     assert found["median"] == pytest.approx(0.1, rel=1e-4)
     assert found["largest"] == pytest.approx(0.5, rel=1e-4)
+
+
+def test_errors_by_step_are_medians_over_requests() -> None:
+    other = torch.ones(2, 3, 4)
+    one = other * torch.tensor([[1.0, 1.1, 1.5], [2.0, 2.0, 1.0]])[:, :, None]
+    assert errors_by_step(one, other) == pytest.approx([0.1, 1.0], rel=1e-4)

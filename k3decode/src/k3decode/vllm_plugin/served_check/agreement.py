@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Agreement", "judge_agreement", "relative_errors"]
+__all__ = ["Agreement", "errors_by_step", "judge_agreement", "relative_errors"]
 
 _NEEDED_SHARE = 0.9
 _BF16_STEP = 2.0**-8
@@ -115,3 +115,17 @@ def relative_errors(one: Tensor, other: Tensor) -> dict[str, float]:
     marks = torch.tensor([0.5, 0.99, 1.0], device=errors.device)
     median, high, largest = torch.quantile(errors.float(), marks).tolist()
     return {"median": median, "p99": high, "largest": largest}
+
+
+def errors_by_step(one: Tensor, other: Tensor) -> list[float]:
+    """Median over requests of what `relative_errors` measures, step by step.
+
+    The first steps say what a step itself does, the later ones what state carries on.
+
+    Args:
+        one: FP32 [steps, requests, V].
+        other: of the same shape.
+    """
+    errors = (one - other).norm(dim=-1) / other.norm(dim=-1)
+    medians: list[float] = errors.median(dim=-1).values.tolist()
+    return medians

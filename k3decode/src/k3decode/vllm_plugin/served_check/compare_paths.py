@@ -10,7 +10,11 @@ from torch import Tensor
 
 from k3decode.decode.coverage import PathName
 from k3decode.vllm_plugin.gpu.step_counts import decode_coverage
-from k3decode.vllm_plugin.served_check.agreement import judge_agreement, relative_errors
+from k3decode.vllm_plugin.served_check.agreement import (
+    errors_by_step,
+    judge_agreement,
+    relative_errors,
+)
 from k3decode.vllm_plugin.served_check.check_engine import CheckEngine
 from k3decode.vllm_plugin.served_check.forcing import Forcing, HiddenRows
 
@@ -90,6 +94,8 @@ class PathComparison:
             "ours_to_stock": relative_errors(found, wanted),
             "stock_to_itself": relative_errors(whole, wanted),
             "ours_to_other_way": relative_errors(found, whole),
+            "ours_to_stock_by_step": errors_by_step(ours[1:], stock[1:]),
+            "stock_to_itself_by_step": errors_by_step(other[1:], stock[1:]),
             "prompt_step_equal": bool(torch.equal(ours[0], stock[0])),
         }
 
