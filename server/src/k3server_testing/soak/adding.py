@@ -7,7 +7,15 @@ __all__ = ["added", "slice_start"]
 
 _COUNTED: Final = frozenset(
     {
-        *("kills", "acknowledged_before", "acknowledged_after", "refused", "loss", "answers"),
+        *(
+            "kills",
+            "intakes",
+            "acknowledged_before",
+            "acknowledged_after",
+            "refused",
+            "loss",
+            "answers",
+        ),
         *("bundles", "kinds", "codes", "accepted", "tracebacks", "sent", "statuses", "indexed"),
         *("whole_wall_s", "slices"),
     }

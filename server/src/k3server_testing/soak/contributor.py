@@ -1,5 +1,6 @@
 """A contributor who sends bundles, counts the answers, and sends again until told that it is in."""
 
+import threading
 import time
 from collections import Counter
 from typing import Final
@@ -18,7 +19,7 @@ _PROBLEM: Final = "application/problem+json"
 
 
 class Contributor:
-    """Sends one bundle after the other to a registry that things happen to."""
+    """Sends bundles to a registry that things happen to; several threads may share one."""
 
     def __init__(self) -> None:
         self.answers: Counter[str] = Counter()
@@ -27,6 +28,7 @@ class Contributor:
         self.acknowledged: set[str] = set()
         """Submissions that the registry said it has."""
         self._made = 0
+        self._lock = threading.Lock()
 
     def bundle(self) -> bytes:
         """A new bundle."""
@@ -43,12 +45,13 @@ class Contributor:
             claim = {"blob_sha256": digest, **EXAMPLE_CHANGE.model_dump()}
             answer = client.post("/api/v1/submissions", json=claim)
         except httpx.TransportError:
-            self.answers["none"] += 1
+            self._count("none")
             return None
         if not self._is_taken(answer):
             return None
         identity: str = answer.json()["submission_id"]
-        self.acknowledged.add(identity)
+        with self._lock:
+            self.acknowledged.add(identity)
         return identity
 
     def send_until_taken(self, client: httpx.Client, archive: bytes, *, within_s: float) -> bool:
@@ -63,5 +66,9 @@ class Contributor:
     def _is_taken(self, answer: httpx.Response) -> bool:
         taken = answer.status_code in _TAKEN
         typed = taken or answer.headers.get("content-type") == _PROBLEM
-        self.answers[str(answer.status_code) if typed else "untyped"] += 1
+        self._count(str(answer.status_code) if typed else "untyped")
         return taken
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self.answers[what] += 1

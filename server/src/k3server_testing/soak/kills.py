@@ -1,9 +1,10 @@
-"""kill -9 at random moments of intake; each contributor sends again until it is acknowledged."""
+"""kill -9 at random moments of intake; each submission is then sent again."""
 
 import math
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from k3server_testing.soak.stacks import Loss, StackName, stack_in
 __all__ = ["KillResult", "run_kills"]
 
 _MARGIN = 1.1
+_AT_ONCE = 4
+"""Submissions on their way at each kill, begun at different moments."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class KillResult:
     """Where the registry kept them."""
     kills: int
     """Times that the registry was killed."""
+    intakes: int
+    """Submissions whose sending had begun when it was, up to four at each time."""
     acknowledged_before: int
     """Submissions that were acknowledged before the registry died."""
     acknowledged_after: int
@@ -41,7 +46,7 @@ class KillResult:
 def run_kills(
     folder: Path, *, stack: StackName, kills: int, seed: int, within_s: float = math.inf
 ) -> KillResult:
-    """Kill the registry `kills` times, each time while a new bundle is taken in.
+    """Kill the registry `kills` times, each time while new bundles are taken in.
 
     Args:
         folder: Of the registry.
@@ -52,22 +57,24 @@ def run_kills(
     """
     draw = random.Random(seed)  # noqa: S311
     who = Contributor()
-    done, before, after, refused = 0, 0, 0, 0
+    done, underway, before, after, refused = 0, 0, 0, 0, 0
     end = time.monotonic() + within_s
     with stack_in(folder, stack) as kept:
         registry = kept.serve()
         try:
-            span_s = _MARGIN * _time_of_one(registry, who)
+            span_s = _MARGIN * _time_of_some(registry, who)
             while done < kills and time.monotonic() < end:
-                archive = who.bundle()
-                identity = _sent_while_killed(registry, who, archive, draw.uniform(0, span_s))
-                before += identity is not None
+                archives = [who.bundle() for _ in range(_AT_ONCE)]
+                starts = [0.0, *(draw.uniform(0, span_s / 2) for _ in archives[1:])]
+                kill_s = draw.uniform(0, span_s)
+                told = _sent_while_killed(registry, who, archives, starts, kill_s)
                 registry = kept.serve()
-                with registry.client() as client:
-                    again = who.send(client, archive)
-                fits = again is not None and identity in {None, again}
-                after += fits
-                refused += not fits
+                again = _sent(registry, who, archives, [0.0] * _AT_ONCE)
+                fits = [b is not None and a in {None, b} for a, b in zip(told, again, strict=True)]
+                underway += sum(start < kill_s for start in starts)
+                before += sum(identity is not None for identity in told)
+                after += sum(fits)
+                refused += len(fits) - sum(fits)
                 done += 1
         finally:
             registry.__exit__(None, None, None)
@@ -75,6 +82,7 @@ def run_kills(
     return KillResult(
         stack=stack,
         kills=done,
+        intakes=underway,
         acknowledged_before=before,
         acknowledged_after=after,
         refused=refused,
@@ -84,23 +92,39 @@ def run_kills(
     )
 
 
-def _time_of_one(registry: RegistryProcess, who: Contributor) -> float:
-    archive = who.bundle()
+def _time_of_some(registry: RegistryProcess, who: Contributor) -> float:
+    archives = [who.bundle() for _ in range(_AT_ONCE)]
     started = time.monotonic()
-    with registry.client() as client:
-        who.send(client, archive)
+    _sent(registry, who, archives, [0.0] * _AT_ONCE)
     return time.monotonic() - started
 
 
-def _sent_while_killed(
-    registry: RegistryProcess, who: Contributor, archive: bytes, after_s: float
-) -> str | None:
-    """Send, and kill the registry after a while; the id when it was acknowledged before."""
-    killer = threading.Timer(after_s, registry.kill)
-    killer.start()
-    try:
+def _sent(
+    registry: RegistryProcess, who: Contributor, archives: list[bytes], starts_s: list[float]
+) -> list[str | None]:
+    """Send each after its wait, side by side; the ids of those that were acknowledged."""
+
+    def one(archive: bytes, start_s: float) -> str | None:
+        time.sleep(start_s)
         with registry.client() as client:
             return who.send(client, archive)
+
+    with ThreadPoolExecutor(len(archives)) as pool:
+        return list(pool.map(one, archives, starts_s))
+
+
+def _sent_while_killed(
+    registry: RegistryProcess,
+    who: Contributor,
+    archives: list[bytes],
+    starts_s: list[float],
+    kill_s: float,
+) -> list[str | None]:
+    """Send, and kill the registry after a while; the ids that were acknowledged before."""
+    killer = threading.Timer(kill_s, registry.kill)
+    killer.start()
+    try:
+        return _sent(registry, who, archives, starts_s)
     finally:
         killer.join()
         registry.__exit__(None, None, None)

@@ -1,7 +1,7 @@
 """Malformed bundles through the registry's own verification: none is accepted, none is an error.
 
 Most are cheap to make and cheap to refuse: bytes of the file, or of the tar inside a right frame.
-One in eight is careful: digests and signature are right, and a record, the journal or the verdict
+One in sixteen is careful: digests and signature are right, and a record, the journal or the verdict
 is not. All go through `k3server.judge`, which is what the verifier's process runs; a share is also
 sent to a real registry, as a contributor would.
 """
@@ -10,6 +10,7 @@ import random
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from typing import Final
 
 import httpx
 
-from k3bundle.archive import archive_bytes
 from k3bundle.canonical import sha256_hex
 from k3bundle.policy import Policy
 from k3bundle.trailer import make_trailer, mark
@@ -41,7 +41,7 @@ else:
 __all__ = ["MalformedResult", "malformed", "run_malformed"]
 
 _CAREFUL: Final = ("content", "content_and_digests", "verdict", "journal_line", "kernel_line")
-_CAREFUL_EVERY: Final = 8
+_CAREFUL_EVERY: Final = 16
 _TURN: Final = 500
 
 
@@ -77,7 +77,7 @@ def malformed(seed: int) -> tuple[str, bytes]:
     if kind == "tar_bytes":
         return kind, _framed(_edited_tar(chooser))
     made = KINDS[kind](chooser).bundle
-    return kind, made if isinstance(made, bytes) else archive_bytes(made)
+    return kind, made if isinstance(made, bytes) else _quickly_packed(made)
 
 
 def run_malformed(
@@ -171,6 +171,12 @@ def _framed(tar: bytes) -> bytes:
     """A right frame and a right trailer around any bytes."""
     frame = zstd.compress(tar, 1)
     return frame + make_trailer(frame, list(_marks()))
+
+
+def _quickly_packed(files: Mapping[str, bytes]) -> bytes:
+    """What `archive_bytes` makes, compressed less: a quarter of the time would go into that."""
+    frame = zstd.compress(b"".join(write_ustar(files)), 1)
+    return frame + make_trailer(frame, [mark(name, files[name]) for name in sorted(files)])
 
 
 def _edited_tar(chooser: random.Random) -> bytes:
