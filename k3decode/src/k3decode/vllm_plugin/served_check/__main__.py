@@ -108,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, default=8, help="widths of one of so many")
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
+    parser.add_argument(
+        "--padded", type=int, nargs="*", default=[], help="requests that a captured step pads"
+    )
     parser.add_argument("--eager-rows", type=int, default=4)
     parser.add_argument("--prompt", type=int, default=32, help="tokens of a prompt")
     parser.add_argument("--steps", type=int, default=33, help="given tokens of a request")
@@ -145,7 +148,7 @@ def _phases(options: argparse.Namespace, engine: CheckEngine, results: _Results)
         results.run("eager", compare(options.eager_rows, graphs=False), explain)
     if "alternate" in options.phase:
         results.run("alternate", lambda: comparison.alternate(options.eager_rows), explain)
-    for rows in options.batch if "graphs" in options.phase else ():
+    for rows in [*options.batch, *options.padded] if "graphs" in options.phase else ():
         results.run("graphs", compare(rows, graphs=True), explain)
     for rows in options.batch if "observed" in options.phase else ():
         results.run("observed", partial(comparison.observe, rows), explain)
