@@ -2,14 +2,17 @@
 
 One line per case on stdout, or one JSON object per line with `--json`. The exit code is 1 when a
 case failed or could not be judged. `--adapter OP=MODULE:FUNCTION` judges somebody else's kernel:
-the function takes the op's launch parameters. `--jitter` lets inputs arrive late (see jitter.py),
-`--replay FILE` runs recorded launches instead of the cases (see recording.py), and `--kernels
-FOLDER` runs kernels that were exported, with the compiler replaced by one that raises.
+the function takes what the op's own launch takes, in the same order and by the same names, and
+writes the same outputs in place; it may allocate, which is recorded and no failure. `--jitter` lets
+inputs arrive late (see jitter.py), `--replay FILE` runs recorded launches instead of the cases (see
+recording.py), and `--kernels FOLDER` runs kernels that were exported, with the compiler replaced by
+one that raises.
 """
 
 import argparse
 import importlib
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -54,7 +57,7 @@ class CaseReport:
     workspace_bytes: int | None = None
     """Of it, workspaces."""
     allocated_bytes: int | None = None
-    """Device memory that a launch took beside its arguments; more than none is a failure."""
+    """Device memory that a launch took beside its arguments; of an op's own, any is a failure."""
 
     def line(self) -> str:
         """The report as one line of text."""
@@ -75,26 +78,26 @@ def check_case(
     Args:
         op: what the case belongs to.
         case: shape and options.
-        launch: the op's own, or another with its parameters.
+        launch: the op's own, or another that takes what it takes.
         device: where it runs.
         late: makes a launch one whose inputs arrive late; None for none.
     """
     memory = LaunchMemory()
-    used = metered(launch, memory, device)
+    used = metered(launch, memory, device, like=op.launch)
     try:
         trial = case.prepare(used if late is None else late(used), device)
         trial.run()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
+        judgements = trial.judge()
     # Whatever a kernel raises is that case's outcome, and the next case still runs.
     except Exception as error:
         sentence = f"{type(error).__name__}: {error}"
         return CaseReport(op.name, case.name, case.group, "errored", None, (sentence,))
-    judgements = trial.judge()
     bad = [f"{found.output}: {found.sentence}" for found in judgements if not found.passed]
-    if (problem := memory.problem()) is not None:
+    if launch is op.launch and (problem := memory.problem()) is not None:
         bad.append(problem)
-    finite = [found.worst for found in judgements if found.worst != float("inf")]
+    finite = [found.worst for found in judgements if math.isfinite(found.worst)]
     return CaseReport(
         op=op.name,
         case=case.name,
@@ -165,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         forbid_compiler()
     device = torch.device("cuda")
-    names = dict.fromkeys(op.name for op, _ in cases)
+    # Of kernels from elsewhere nothing is declared.
+    names = dict.fromkeys(op.name for op, _ in cases if op.name not in adapters)
     check = check_case if options.jitter is None else _late_check(device, options.jitter, names)
     if check is None:
         return 1
@@ -243,7 +247,21 @@ def _adapter(text: str) -> tuple[str, Launch]:
     module, _, function = target.partition(":")
     if not (module and function):
         raise ValueError(f"expected OP=MODULE:FUNCTION, found '{text}'")
-    return op_named(name).name, cast(Launch, getattr(importlib.import_module(module), function))
+    op = op_named(name)
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"--adapter {text}: expected a function '{function}' of a module '{module}', found "
+            f"none: {error}"
+        ) from error
+    if not callable(found):
+        # A mistake on the command line, like the others here.
+        raise ValueError(  # noqa: TRY004
+            f"--adapter {text}: expected a function with the parameters of {op.name}'s launch, "
+            f"found {type(found).__name__}"
+        )
+    return op.name, cast(Launch, found)
 
 
 if __name__ == "__main__":

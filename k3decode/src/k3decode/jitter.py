@@ -29,7 +29,7 @@ from k3decode.launch_memory import tensors_in
 from k3decode.mutant import starts_early
 from k3decode.op import Launch, Op
 
-__all__ = ["Chain", "Jitter", "chain_of", "compile_delays"]
+__all__ = ["Chain", "Jitter", "activations", "chain_of", "compile_delays"]
 
 # About 0.3 to 1.5 ms at 1.8 GHz: longer than a busy host needs for the next launch.
 _PAUSE_CYCLES = (540_000, 2_700_000)
@@ -84,6 +84,19 @@ def chain_of(op: str, others: Sequence[str]) -> Chain:
     return Chain(len(declared), sum(declared))
 
 
+def activations(op: Op, *positional: Any, **named: Any) -> list[Tensor]:
+    """Tensors of a call that are no weights, by the parameters of the op's own launch."""
+    # A launch from elsewhere may take `*tensors`, which say of none what it is.
+    bound = inspect.signature(op.launch).bind(*positional, **named)
+    return [
+        tensor
+        for name, value in bound.arguments.items()
+        if name not in op.weights
+        for tensor in tensors_in(value)
+        if tensor.numel()
+    ]
+
+
 def compile_delays(architecture: str) -> tuple[Any, ...]:
     """Compile all that late inputs need."""
     return tuple(_compiled(config, architecture) for config in _CONFIGS)
@@ -102,18 +115,10 @@ class Jitter:
 
     def delayed(self, op: Op, launch: Launch) -> Launch:
         """The launch behind late producers; call it once before without, so that it is compiled."""
-        signature = inspect.signature(launch)
 
         def launch_late(*positional: Any, **named: Any) -> None:
-            bound = signature.bind(*positional, **named)
-            late = [
-                tensor
-                for name, value in bound.arguments.items()
-                if name not in op.weights
-                for tensor in tensors_in(value)
-                if tensor.numel() and tensor.device.type == "cuda"
-            ]
-            self._produce_late(late)
+            given = activations(op, *positional, **named)
+            self._produce_late([tensor for tensor in given if tensor.device.type == "cuda"])
             launch(*positional, **named)
             torch.cuda.current_stream().wait_stream(self._side)
 

@@ -50,9 +50,19 @@ class LaunchMemory:
         )
 
 
-def metered(launch: Launch, memory: LaunchMemory, device: torch.device) -> Launch:
-    """The launch, which notes in `memory` what it uses."""
-    signature = inspect.signature(launch)
+def metered(
+    launch: Launch, memory: LaunchMemory, device: torch.device, *, like: Launch | None = None
+) -> Launch:
+    """The launch, which notes in `memory` what it uses.
+
+    Args:
+        launch: what is called.
+        memory: receives what it uses.
+        device: where it runs.
+        like: launch whose parameters name the arguments; by default the same. One from elsewhere
+            may take `*tensors` and `**options`.
+    """
+    signature = inspect.signature(like or launch)
 
     @wraps(launch)
     def launch_and_note(*positional: Any, **named: Any) -> None:
