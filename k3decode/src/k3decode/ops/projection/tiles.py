@@ -100,6 +100,7 @@ m    blocks columns tile   ring split phase unit reason
 32     1-24     inf 1x2x7     3     8     7   64 9 x 8 CTAs of 2 blocks; 288 x 7168: 4.8 us
 32    25-40     inf 1x3x4     4     8     8   64 12 x 8 CTAs of 3 blocks; 560 x 7168: 6.6 us
 32    41-60     inf 1x1x7     4     2     7   64 56 x 2 CTAs of 1 block; 896 x 3584: 5.7 us
+32  129-132     inf 1x5x2     5     4     8   64 27 x 4 CTAs of 5 blocks; 33 clusters are two waves
 32   61-132     inf 2x2x4     4     4     8   64 24 x 4 CTAs of 4 blocks; 1536 x 7168: 10.3 us
 32  133-264     inf 2x2x4     4     2     8   64 51 x 2 CTAs of 4 blocks; 3216 x 7168: 17.5 us
 32  265-396     inf 3x1x8     4     1    16   32 131 CTAs of 3 blocks; 6288 x 7168: 28.1 us
@@ -110,6 +111,7 @@ m    blocks columns tile   ring split phase unit reason
 64     1-24     inf 1x2x4     4     8     4   64 9 x 8 CTAs of 2 blocks; 288 x 7168: 6.7 us
 64    25-40     inf 1x4x2     4     8     4   64 9 x 8 CTAs of 4 blocks; 560 x 7168: 8.4 us
 64    41-60     inf 4x1x8     4     8     8   32 14 x 8 CTAs of 4 blocks; 896 x 3584: 7.2 us
+64  129-132     inf 1x5x2     5     4     4   64 27 x 4 CTAs of 5 blocks; 33 clusters are two waves
 64   61-132     inf 4x1x8     4     4     8   32 24 x 4 CTAs of 4 blocks; 1536 x 7168: 14.2 us
 64  133-264     inf 2x4x2     4     4     4   64 26 x 4 CTAs of 8 blocks; 3216 x 7168: 23.7 us
 64  265-396     inf 2x3x4     3     2     4   64 66 x 2 CTAs of 6 blocks; 6288 x 7168: 33.0 us
