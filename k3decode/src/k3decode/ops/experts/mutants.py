@@ -64,16 +64,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "experts",
-        "later_slot_of_few_has_a_place_of_its_own",
-        "shuffle_sync(upto - own, leader)",
-        "shuffle_sync(upto - own, lane)",
+        "shares_of_few_slots_unsorted",
+        "sShare[position] = share",
+        "sShare[lane] = share",
         file="../../device/slot_groups.py",
     ),
     Mutant(
         "experts",
-        "slots_of_an_expert_share_a_place",
-        "sFirstOf[expert] + _rank(sRows, expert, slot // g.top_k)",
-        "sFirstOf[expert]",
+        "shares_of_many_slots_unsorted",
+        "sShare[position] = rShare[i]",
+        "sShare[slot] = rShare[i]",
         file="../../device/slot_groups.py",
     ),
     Mutant(
