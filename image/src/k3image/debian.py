@@ -24,9 +24,9 @@ __all__ = ["fetch_packages", "make_base", "packages_file"]
 
 _FETCH_S: Final = 120
 _DAY_S: Final = 86_400
+_SHOWN: Final = 400
+"""Characters of what a program said; it may list all packages."""
 _TOLD: Final = "told-time"
-_BOTH: Final = Path("/var/tmp/k3-eval-clock")  # noqa: S108
-"""Where the clock's library lies, inside of the base and outside."""
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _LEAVE_FREE_BYTES: Final = 2 << 30
 _CLEAN: Final = Path(__file__).resolve().parents[2] / "clean-base.sh"
@@ -132,23 +132,19 @@ def make_base(
         if clock is None:
             _run(command, settings)
             return
-        _BOTH.mkdir(exist_ok=True)
-        shutil.copyfile(clock.library, _BOTH / clock.library.name)
-        try:
-            _run(command, settings | clock.environment(_BOTH / clock.library.name))
-        finally:
-            shutil.rmtree(_BOTH)
+        _run(command, settings | clock.environment(clock.library))
         _require_ahead(clock, Path(name) / _TOLD)
 
 
 def _clock_hooks(clock: Clock, told: Path) -> tuple[str, ...]:
     """Flags that put the clock's library where programs inside the base find it, and take it away.
 
-    The folder that it lay in has the time that its package gives it.
+    It lies below /usr, as outside: elsewhere the merging of /usr would try to move it.
     """
-    inside, above = f'"$1"{_BOTH}', f'"$1"{_BOTH.parent}'
+    inside = f'"$1"{clock.library.parent}'
+    above = f'"$1"{clock.library.parent.parent}'
     return (
-        f"--setup-hook=mkdir -p {inside} && cp {_BOTH / clock.library.name} {inside}",
+        f"--setup-hook=mkdir -p {inside} && cp {clock.library} {inside}",
         f'--customize-hook=chroot "$1" date +%s > {told}',
         f"--customize-hook=t=$(stat -c %Y {above}) && rm -rf {inside} && touch -d @$t {above}",
     )
@@ -213,6 +209,6 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
         lines = [line for line in errors.splitlines() if re.match(r"E:|.*error", line)]
         said = lines or errors.splitlines()[-1:] or ["it said nothing"]
         raise ImageError(
-            f"mmdebstrap cannot make the base: {said[0].strip()}.",
+            f"mmdebstrap cannot make the base: {said[0].strip()[:_SHOWN]}.",
             "check the packages of this set in inputs.toml: each must be there with all it needs.",
         )
