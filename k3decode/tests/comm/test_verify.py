@@ -13,7 +13,9 @@ from k3decode.comm.mailbox import Place
 from k3decode.comm.repeated import Payload, RepeatedExchange
 from k3decode.comm.verify import absent_rank, main
 from k3decode.dims import K3Dims
-from tests.ops import exchange_launches
+
+# The stand-ins of the ops' own tests, which lie in a folder beside this one.
+from ..ops import exchange_launches  # noqa: TID252
 
 CPU = torch.device("cpu")
 RANKS, ROWS = 8, 2
@@ -114,4 +116,5 @@ def test_without_a_gpu_the_command_says_so(capsys: pytest.CaptureFixture[str]) -
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+    bits = (tensor.contiguous().view(torch.uint8) for tensor in (one, other))
+    return bool(torch.equal(*bits))
