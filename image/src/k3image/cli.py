@@ -31,6 +31,8 @@ __all__ = ["compare_main", "main"]
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _HOUSE: Final = _ROOT / ".k3eval" / "image"
+FOLDER_OF_CONTAINERS: Final = "containers"
+"""Images and containers; each flavour's layout lies beside it under the flavour's name."""
 _INPUTS: Final = _ROOT / "image" / "inputs.toml"
 _PYTHON: Final = (3, 11)
 
@@ -111,7 +113,7 @@ def _run(chosen: argparse.Namespace) -> int:
         return _launch(chosen)
     say = _sayer()
     if chosen.command == "compose":
-        check_compose(_store(), _ROOT, chosen.python.absolute(), say)
+        check_compose(_store(), _HOUSE, _ROOT, chosen.python.absolute(), say)
         return 0
     inputs = read_inputs(_INPUTS)
     source = _prepare(inputs, chosen, say)
@@ -183,7 +185,7 @@ def _prepare(inputs: Inputs, chosen: argparse.Namespace, say: Say) -> Source:
 
 
 def _store() -> Store:
-    return open_store(_HOUSE / "store")
+    return open_store(_HOUSE / FOLDER_OF_CONTAINERS)
 
 
 def _launch(chosen: argparse.Namespace) -> int:

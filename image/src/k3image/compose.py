@@ -24,11 +24,12 @@ _HEALTHY_S: Final = 120
 _TESTS: Final = ("tests/registry/test_stacks.py", "-k", "full")
 
 
-def check_compose(store: Store, root: Path, python: Path, say: Say) -> None:
+def check_compose(store: Store, layouts: Path, root: Path, python: Path, say: Say) -> None:
     """Bring the set up, run the registry's tests against it, and take it down.
 
     Args:
-        store: Where the images are.
+        store: Where the images are, or come to.
+        layouts: Folder of the layouts that builds leave, by flavour.
         root: The repository.
         python: Python of the environment for tests.
         say: Told what is done.
@@ -36,7 +37,7 @@ def check_compose(store: Store, root: Path, python: Path, say: Say) -> None:
     Raises:
         ImageError: An image or program is missing, a service does not get healthy, a test fails.
     """
-    _require(store)
+    _require(store, layouts)
     # Made for this one set, and known to nobody else.
     words = {
         name: secrets.token_hex(16)
@@ -68,17 +69,22 @@ def check_compose(store: Store, root: Path, python: Path, say: Say) -> None:
         own.run(*composed, "down", "-v")
 
 
-def _require(store: Store) -> None:
+def _require(store: Store, layouts: Path) -> None:
     if shutil.which("podman-compose") is None:
         raise ImageError(
             "podman-compose is not here, and the set is brought up with it.",
             "on Debian or Ubuntu: apt-get install podman-compose aardvark-dns",
         )
     for flavour in FLAVOURS:
-        if store.status_of("podman", "image", "exists", image_name(flavour)) != 0:
+        if not (layouts / flavour / "index.json").is_file():
             raise ImageError(
                 f"The flavour {flavour} is not built here.", f"make image FLAVOUR={flavour}"
             )
+    for flavour in FLAVOURS:
+        store.run(
+            *("skopeo", "copy", "--quiet", "--insecure-policy", f"oci:{layouts / flavour}"),
+            f"containers-storage:{image_name(flavour)}",
+        )
 
 
 def _wait(store: Store, service: str) -> None:
