@@ -1,8 +1,10 @@
 import math
 
+import pytest
 import torch
 
-from k3decode.tolerance import judge_bitwise, judge_close
+from k3decode.formats import pack_e4m3
+from k3decode.tolerance import judge_bitwise, judge_close, judge_e4m3
 
 ROW = torch.tensor([[1.0, 2.0, -3.0, 0.0]], dtype=torch.float64)
 
@@ -40,6 +42,18 @@ def test_judge_close_wants_nan_and_infinities_in_their_places() -> None:
 def test_judge_close_fails_an_output_left_poisoned() -> None:
     left = torch.full_like(ROW, math.nan).to(torch.bfloat16)
     assert not judge_close("x", left, reference=ROW, same_dtype=ROW).passed
+
+
+@pytest.mark.parametrize("beyond", [math.inf, math.nan])
+def test_torch_that_leaves_its_format_allows_nothing(beyond: float) -> None:
+    same_dtype = ROW.clone()
+    same_dtype[0, 2] = beyond
+    found = judge_close("x", ROW.float(), reference=ROW, same_dtype=same_dtype)
+    assert not found.passed
+    assert "near -3 at [0, 2], found that it leaves the format" in found.sentence
+    codes = judge_e4m3("x", pack_e4m3(ROW), reference=ROW, same_dtype=same_dtype, scale=1.0)
+    assert not codes.passed
+    assert judge_e4m3("x", pack_e4m3(ROW), reference=ROW, same_dtype=ROW, scale=1.0).passed
 
 
 def test_judge_bitwise_tells_zeros_apart_and_equals_nan() -> None:
