@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -162,6 +163,21 @@ def test_machine_code_without_nvdisasm_is_refused_in_words(
     path.write_bytes(b"\x7fELF")
     assert command.main([str(path)]) == 2
     assert "install nvidia-cuda-nvdisasm" in capsys.readouterr().err
+
+
+def test_a_disassembler_that_does_not_end_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvdisasm"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"purelib": str(tmp_path)})
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("k3decode.audit.disassembler._TIMEOUT_S", 0.1)
+    path = tmp_path / "k.cubin"
+    path.write_bytes(b"\x7fELF")
+    assert command.main([str(path)]) == 2
+    assert "expected nvdisasm to end within 0.1 s" in capsys.readouterr().err
 
 
 _OPS = Path(command.__file__).parents[1] / "ops"

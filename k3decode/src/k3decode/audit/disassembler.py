@@ -16,7 +16,7 @@ def disassemble(cubin: Path) -> str:
     """Text of a .cubin with its lists of parameters.
 
     Raises:
-        UnreadableInputError: there is no nvdisasm, or it does not know the file.
+        UnreadableInputError: there is no nvdisasm, it does not know the file, or it does not end.
     """
     folder = Path(sysconfig.get_paths()["purelib"], "nvidia")
     beside = sorted(folder.glob("*/bin/nvdisasm"))
@@ -26,9 +26,15 @@ def disassemble(cubin: Path) -> str:
             f"{cubin}: expected nvdisasm to read machine code, found none: install "
             "nvidia-cuda-nvdisasm"
         )
-    done = subprocess.run(
-        [program, str(cubin)], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
-    )
+    try:
+        done = subprocess.run(
+            [program, str(cubin)], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise UnreadableInputError(
+            f"{cubin}: expected nvdisasm to end within {_TIMEOUT_S} s, found that it did not: "
+            "audit fewer kernels at a time"
+        ) from None
     if done.returncode:
         words = " ".join((done.stderr or done.stdout).split())
         raise UnreadableInputError(f"{cubin}: nvdisasm refuses it: {words}")
