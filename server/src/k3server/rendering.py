@@ -20,6 +20,8 @@ __all__ = ["Pages", "StaticFile"]
 
 _ROWS: Final = 1024
 """Rows of lists that are remembered, about 4 KB each."""
+_WORDS: Final = 64
+"""Statuses and levels of trust that are remembered as markup; there are about twenty."""
 _STATIC: Final = {"style.css": "text/css; charset=utf-8", "mark.svg": "image/svg+xml"}
 
 
@@ -65,6 +67,7 @@ class Pages:
             trust_sentences=TRUST_SENTENCES,
             nonce_sentences=NONCE_SENTENCES,
             row_html=self._row_html(),
+            word_html=self._word_html(),
         )
 
     def page(self, template: str, **values: Any) -> Response:
@@ -108,6 +111,16 @@ class Pages:
             return Markup(made)  # noqa: S704
 
         return row_html
+
+    def _word_html(self) -> Callable[[str, str], Markup]:
+        """A status or a level as markup, which follows from its name alone: most of each row."""
+
+        @lru_cache(maxsize=_WORDS)
+        def word_html(macro: str, word: str) -> Markup:
+            made = getattr(self._environment.get_template("parts.html").module, macro)(word)
+            return Markup(made)  # noqa: S704
+
+        return word_html
 
 
 def _visible(value: object) -> object:

@@ -46,6 +46,8 @@ _MIB: Final = 1024 * 1024
 _GRACE_S: Final = 10
 _MAX_PORT: Final = 65535
 _BACKLOG: Final = 512
+_COLLECTED_EVERY: Final = (20_000, 50, 100)
+"""Objects until a look at the newest, such looks until one at older ones, and those until all."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -149,6 +151,7 @@ def run(chosen: argparse.Namespace) -> int:
             # uvicorn raises the signal again once it has stopped; asked to stop is no failure.
             signal.signal(signal.SIGTERM, lambda *_: None)
             with Caretaker(settings, parts, teller_of(chosen, settings, parts, forge)):
+                _spare_pauses()
                 _Server(config, settings.public_url).run(sockets=[listener])
     return ExitCode.CLEAN
 
@@ -212,9 +215,22 @@ def _locked(data: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _spare_pauses() -> None:
+    """Have the collector of cycles pass over what stays, and look at the rest less often.
+
+    A page of fifty rows makes enough objects for several looks; one through the whole application
+    took 40 ms, which was the slowest hundredth of the pages.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED_EVERY)
+
+
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, because asyncio switches Nagle's algorithm off only where it is: else
+    # the end of an answer would wait 40 ms for the client's word that the beginning came.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
