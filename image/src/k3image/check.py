@@ -144,10 +144,11 @@ def _smoke(built: Built, store: Store, *, tree: str, say: Say) -> None:
     def run(*arguments: str, entrypoint: str | None = None) -> int:
         return launch(store, replace(asked, arguments=arguments, entrypoint=entrypoint))
 
+    prepare_results(asked)
     helped = store.seconds_to_words(*container_command(replace(asked, arguments=("--help",))))
+    _must("`--help`", helped.status)
     say(f"`--help` answers after {helped.first:.2f} s and ends after {helped.last:.2f} s")
     smoke = container_command(replace(asked, arguments=("--tier", "smoke", "--plain")))
-    prepare_results(asked)
     ran = store.seconds_to_words(*smoke)
     _must("the smoke tier", ran.status)
     say(
