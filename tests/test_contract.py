@@ -68,7 +68,7 @@ async def test_step_counts_of_another_schema_are_an_error_and_not_a_guess() -> N
 
 def test_lines_that_the_runner_writes_are_records_that_the_verifier_reads(tmp_path: Path) -> None:
     records = good_records()
-    with Journal(tmp_path) as journal:
+    with Journal(tmp_path, lambda _name, record: record) as journal:
         for attempt in records.attempts:
             journal.attempt(attempt)
         for boot in records.boots:
