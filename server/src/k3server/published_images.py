@@ -4,7 +4,6 @@ A launcher says the one, a run reads the other. Where both are of one published 
 be made again by anybody; where not, the page says how far that carries.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -85,8 +84,8 @@ def read_published_images(path: Path) -> dict[str, str]:
         if not line.strip():
             continue
         try:
-            one = _Published.model_validate(json.loads(line))
-        except (ValueError, ValidationError) as error:
+            one = _Published.model_validate_json(line)
+        except ValidationError as error:
             raise MachineError(
                 f"Line {number} of {path} is no published image.",
                 "Take the line that `make image` leaves beside the image.",

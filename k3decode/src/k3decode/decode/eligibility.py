@@ -1,11 +1,21 @@
 """What a deployment must be for the plugin to start: refused at start-up, never silently served."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from k3decode.decode.facts import PreparedScope
 
-__all__ = ["MODEL_RULES", "StartupFacts", "candidate_rules", "refusals"]
+__all__ = [
+    "MODEL_RULES",
+    "StartupFacts",
+    "applying",
+    "candidate_rules",
+    "refusals",
+    "stop_start_up",
+]
+
+Facts = TypeVar("Facts")
 
 
 @dataclass(frozen=True)
@@ -101,4 +111,19 @@ def refusals(facts: StartupFacts, candidate_scope: PreparedScope | None) -> tupl
     rules = MODEL_RULES
     if candidate_scope is not None:
         rules += candidate_rules(candidate_scope)
+    return applying(rules, facts)
+
+
+def applying(rules: Iterable[tuple[Callable[[Facts], bool], str]], facts: Facts) -> tuple[str, ...]:
+    """Reasons of all rules whose condition holds of the facts, in the rules' order."""
     return tuple(reason for applies, reason in rules if applies(facts))
+
+
+def stop_start_up(reasons: tuple[str, ...]) -> None:
+    """Stop the start-up of a deployment that could not be served rightly; nothing without reasons.
+
+    Raises:
+        ValueError: every reason, in sentences.
+    """
+    if reasons:
+        raise ValueError(f"k3decode cannot serve this deployment: {'; '.join(reasons)}")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from k3decode.decode.coverage import PathName
-from k3decode.decode.eligibility import StartupFacts, refusals
+from k3decode.decode.eligibility import StartupFacts, refusals, stop_start_up
 from k3decode.decode.facts import PreparedScope
 
 __all__ = ["CPU_SCOPE", "refuse_if_not_eligible", "startup_facts"]
@@ -41,6 +41,4 @@ def refuse_if_not_eligible(vllm_config: Any, backend: PathName) -> None:
         ValueError: every reason found, in sentences.
     """
     scope = CPU_SCOPE if backend == "candidate" else None
-    reasons = refusals(startup_facts(vllm_config), scope)
-    if reasons:
-        raise ValueError(f"k3decode cannot serve this deployment: {'; '.join(reasons)}")
+    stop_start_up(refusals(startup_facts(vllm_config), scope))

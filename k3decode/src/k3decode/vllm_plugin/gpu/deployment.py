@@ -6,6 +6,7 @@ Pure: conditions over facts. Everything that was never run is refused, so that n
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from k3decode.decode.eligibility import applying
 from k3decode.decode.shard import shard_dims
 from k3decode.dims import K3Dims
 
@@ -143,7 +144,7 @@ RULES: tuple[Rule, ...] = (
 
 def refusals(facts: DeploymentFacts) -> tuple[str, ...]:
     """Every reason not to start; empty when the deployment is eligible."""
-    return tuple(reason for applies, reason in RULES if applies(facts))
+    return applying(RULES, facts)
 
 
 def ranks_of(dims: K3Dims) -> int | None:

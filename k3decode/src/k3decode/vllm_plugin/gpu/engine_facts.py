@@ -3,6 +3,7 @@
 import importlib.metadata
 from typing import Any
 
+from k3decode.decode.eligibility import stop_start_up
 from k3decode.vllm_plugin.gpu.deployment import DeploymentFacts, refusals
 from k3decode.vllm_plugin.gpu.served_dims import served_dims
 
@@ -63,9 +64,7 @@ def refuse_if_not_eligible(vllm_config: Any) -> None:
     Raises:
         ValueError: every reason found, in sentences.
     """
-    reasons = refusals(deployment_facts(vllm_config))
-    if reasons:
-        raise ValueError(f"k3decode cannot serve this deployment: {'; '.join(reasons)}")
+    stop_start_up(refusals(deployment_facts(vllm_config)))
 
 
 def prepared_rows(vllm_config: Any) -> frozenset[int]:

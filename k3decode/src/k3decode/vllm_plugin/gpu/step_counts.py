@@ -4,14 +4,13 @@ One element for each path, kind of step and number of rows. A step adds one to i
 kernel that is captured with it.
 """
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import get_args
 
 import torch
 
-from k3decode.decode.coverage import PathName
+from k3decode.decode.coverage import PathName, coverage_text
 from k3decode.host.inputs import MAX_ROWS
 from k3decode.vllm_plugin.gpu.step_path import StepClass
 
@@ -80,22 +79,11 @@ def coverage_json(
             measure memory are left out.
         backend: path asked for.
     """
-    rows: Counter[tuple[str, PathName, str]] = Counter()
+    rows: Counter[tuple[str, PathName, str | None]] = Counter()
     for one in counts:
         if one.kind == "dummy":
             continue
         asked = one.path == "stock" and backend == "candidate"
-        reason = reasons.get((one.kind, one.rows), "") if asked else ""
+        reason = reasons.get((one.kind, one.rows)) if asked else None
         rows[one.kind, one.path, reason] += one.count
-    return json.dumps(
-        {
-            "schema": "k3decode.coverage/1",
-            "source": "device",
-            "configured_backend": backend,
-            "counts": [
-                {"kind": kind, "path": path, "reason": reason or None, "count": count}
-                for (kind, path, reason), count in sorted(rows.items())
-            ],
-        },
-        allow_nan=False,
-    )
+    return coverage_text(rows, "device", backend)
