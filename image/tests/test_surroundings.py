@@ -12,9 +12,18 @@ from typing import Any
 import pytest
 
 from k3image import debian, room, surroundings
-from k3image.apart import Apart, Asked, told_file
+from k3image.apart import Apart, Asked, told_file, wait_for_all
+from k3image.engine import mounts_below
 from k3image.problem import ImageError
-from k3image.surroundings import ORDINARY, OTHER, Clock, Surroundings, find_clock, lay_out_clock
+from k3image.surroundings import (
+    ORDINARY,
+    OTHER,
+    Clock,
+    Surroundings,
+    find_clock,
+    forget_ended,
+    lay_out_clock,
+)
 
 
 def test_the_two_builds_share_no_setting() -> None:
@@ -100,6 +109,25 @@ def test_a_full_disk_is_a_sentence_before_anything_is_built(
         room.require_room(tmp_path / "not" / "yet", "cpu", builds=2)
 
 
+def test_what_ended_processes_left_of_the_clock_is_forgotten(tmp_path: Path) -> None:
+    shared, processes = tmp_path / "shm", tmp_path / "proc"
+    for folder in (shared, processes, processes / "7"):
+        folder.mkdir()
+    kept = {"sem.faketime_sem_7", "faketime_shm_7", "faketime_shm_x", "sem.mp-8"}
+    for name in (*kept, "sem.faketime_sem_8", "faketime_shm_8"):
+        (shared / name).touch()
+    forget_ended(shared, processes)
+    assert {path.name for path in shared.iterdir()} == kept
+
+
+def test_mounts_below_a_folder_are_named_in_order() -> None:
+    table = (
+        "proc /proc proc rw 0 0\n/dev/x /a/b\\040c/overlay ext4 rw 0 0\n"
+        "overlay /a/b\\040c/overlay/1/merged overlay rw 0 0\ntmpfs /a/b tmpfs rw 0 0\n"
+    )
+    assert mounts_below(Path("/a/b c"), table) == ["/a/b c/overlay", "/a/b c/overlay/1/merged"]
+
+
 def _asked(tmp_path: Path) -> Asked:
     return Asked("cpu", Path(sys.executable), tmp_path, tmp_path, "one", 0)
 
@@ -118,3 +146,17 @@ def test_a_build_says_what_it_built_and_can_be_stopped(tmp_path: Path) -> None:
     process = subprocess.Popen(["sleep", "60"])
     Apart(_asked(tmp_path), process).stop()
     assert process.returncode == -15
+
+
+def test_a_build_that_fails_is_not_kept_waiting_by_the_other(tmp_path: Path) -> None:
+    slow = Apart(_asked(tmp_path), subprocess.Popen(["sleep", "60"]))
+    failed = Apart(_asked(tmp_path), subprocess.Popen(["false"]))
+    try:
+        with pytest.raises(ImageError, match="ended with status 1"):
+            wait_for_all([slow, failed], every_s=0.01)
+        assert not slow.has_ended()
+    finally:
+        slow.stop()
+    told_file(tmp_path, "one").write_text('{"name": "n", "digest": "d", "base_digest": "b"}')
+    well = [Apart(_asked(tmp_path), subprocess.Popen(["sleep", pause])) for pause in ("0.1", "0")]
+    assert [one.digest for one in wait_for_all(well, every_s=0.01)] == ["d", "d"]

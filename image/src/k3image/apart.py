@@ -18,7 +18,7 @@ from k3image.problem import EXIT_ENVIRONMENT, ImageError
 from k3image.source import Source
 from k3image.surroundings import Surroundings, find_clock
 
-__all__ = ["Apart", "Asked", "build_apart", "start_apart"]
+__all__ = ["Apart", "Asked", "build_apart", "start_apart", "store_folder", "wait_for_all"]
 
 _SOURCES: Final = Path(__file__).resolve().parents[1]
 
@@ -71,11 +71,37 @@ class Apart:
             )
         return Built(**json.loads(told_file(self._asked.folder, self._asked.name).read_text()))
 
+    def has_failed(self) -> bool:
+        """Whether it ended, and not well."""
+        return self._process.poll() not in (None, 0)
+
+    def has_ended(self) -> bool:
+        """Whether it ended."""
+        return self._process.poll() is not None
+
     def stop(self) -> None:
         """End it, if it still runs."""
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
+
+
+def wait_for_all(builds: "list[Apart]", *, every_s: float = 0.2) -> list[Built]:
+    """Wait for builds that run beside each other; the first that fails ends the wait.
+
+    Args:
+        builds: The builds.
+        every_s: Seconds between two looks at them.
+
+    Raises:
+        ImageError: One failed; it has said why, and the others may still run.
+    """
+    while not all(one.has_ended() for one in builds):
+        for one in builds:
+            if one.has_failed():
+                one.wait()
+        time.sleep(every_s)
+    return [one.wait() for one in builds]
 
 
 def store_folder(folder: Path, name: str) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from k3image.apart import Apart, Asked, start_apart, store_folder
+from k3image.apart import Apart, Asked, start_apart, store_folder, wait_for_all
 from k3image.build import Built, Say, image_name
 from k3image.compare import compare_images
 from k3image.engine import Store, open_store
@@ -86,7 +86,7 @@ def _build_twice(asked: Asked, source: Source, *, beside: bool) -> list[Built]:
             running.append(start_apart(one, around, source))
             if not beside:
                 built.append(running[-1].wait())
-        return built if not beside else [one.wait() for one in running]
+        return built if not beside else wait_for_all(running)
     finally:
         for one_running in running:
             one_running.stop()

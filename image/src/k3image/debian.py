@@ -18,7 +18,7 @@ from urllib.parse import quote
 from k3image.apt import mirrors
 from k3image.inputs import DebianPackage, check_file
 from k3image.problem import ImageError
-from k3image.surroundings import Clock
+from k3image.surroundings import Clock, forget_ended
 
 __all__ = ["fetch_packages", "make_base", "packages_file"]
 
@@ -132,7 +132,9 @@ def make_base(
         if clock is None:
             _run(command, settings)
             return
+        forget_ended(_MEMORY)
         _run(command, settings | clock.environment(clock.library))
+        forget_ended(_MEMORY)
         _require_ahead(clock, Path(name) / _TOLD)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from k3image.problem import ImageError
 
-__all__ = ["Store", "Told", "builder_versions", "find_builder", "open_store"]
+__all__ = ["Store", "Told", "builder_versions", "find_builder", "mounts_below", "open_store"]
 
 _CAN_RAISE_LIMITS: Final = 24
 """Bit of CAP_SYS_RESOURCE."""
@@ -116,10 +116,21 @@ class Store:
 
     def remove(self) -> None:
         """Remove the store with all that is in it."""
-        mounted = self.folder / "storage" / "overlay"
-        if mounted.is_mount():
-            subprocess.run(["umount", str(mounted)], check=False)
+        # The last first: one lies on the other where a build was stopped.
+        for mounted in reversed(mounts_below(self.folder, Path("/proc/self/mounts").read_text())):
+            subprocess.run(["umount", mounted], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def mounts_below(folder: Path, mounts: str) -> list[str]:
+    """What is mounted below a folder, in the order of mounting. Pure.
+
+    Args:
+        folder: The folder.
+        mounts: The kernel's table, which writes a space in a name in octal.
+    """
+    places = [line.split()[1].replace(r"\040", " ") for line in mounts.splitlines()]
+    return [place for place in places if Path(place).is_relative_to(folder)]
 
 
 def open_store(folder: Path) -> Store:

@@ -6,6 +6,7 @@ kernel's own, which sets the times of files, stays, and every builder here repla
 """
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -15,7 +16,15 @@ from typing import Final
 
 from k3image.problem import ImageError
 
-__all__ = ["ORDINARY", "OTHER", "Clock", "Surroundings", "find_clock", "lay_out_clock"]
+__all__ = [
+    "ORDINARY",
+    "OTHER",
+    "Clock",
+    "Surroundings",
+    "find_clock",
+    "forget_ended",
+    "lay_out_clock",
+]
 
 LIBRARY: Final = "libfaketime.so.1"
 INSIDE: Final = Path("/opt/k3eval/wheels/clock")
@@ -89,6 +98,20 @@ def find_clock(days: int) -> Clock | None:
         "libfaketime is not here, and the second build has a clock that is ahead.",
         "on Debian or Ubuntu: apt-get install libfaketime",
     )
+
+
+def forget_ended(shared: Path, processes: Path = Path("/proc")) -> None:
+    """Remove what processes under the clock left in shared memory and that nobody owns any more.
+
+    Args:
+        shared: Folder of shared memory.
+        processes: Folder that has one of its own for each running process.
+    """
+    for path in shared.glob("*faketime_*"):
+        # A later process with the same number would find them and end at once.
+        name = re.fullmatch(r"(?:sem\.faketime_sem|faketime_shm)_(\d+)", path.name)
+        if name is not None and not (processes / name[1]).exists():
+            path.unlink(missing_ok=True)
 
 
 def lay_out_clock(clock: Clock, folder: Path) -> None:
