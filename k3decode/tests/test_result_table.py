@@ -118,6 +118,16 @@ def test_lines_of_other_commands_are_left_out(tmp_path: Path) -> None:
     assert "layer_bench" not in (tmp_path / "TABLE.md").read_text()
 
 
+def test_records_of_a_later_day_count_whatever_their_folder_is_called(tmp_path: Path) -> None:
+    for folder, registers in (("compile-2026-12-01", 48), ("h200-2026-11-30-whole", 64)):
+        (tmp_path / folder).mkdir()
+        line = json.dumps({**_compiled("sm_90a"), "registers": registers})
+        (tmp_path / folder / "compile.jsonl").write_text(line + "\n")
+    page = result_table(read_records(tmp_path))
+    assert "| sm_90a | 48 | 128 |" in page
+    assert "| sm_90a | 64 |" not in page
+
+
 def test_the_committed_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
     assert read_records(BENCHMARKS)
     assert module.main([str(BENCHMARKS), "--check"]) == 0, capsys.readouterr().err

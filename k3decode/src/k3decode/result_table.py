@@ -1,12 +1,13 @@
 """`python -m k3decode.result_table FOLDER`: one page of all kept results, FOLDER/TABLE.md.
 
 Reads every JSON line under the folder that the check, the bench and the compile report wrote. Of
-several records of one case or variant the last counts: folders in the order of their names, lines
-in theirs. `--check` writes nothing and fails where the page is not what the lines say. Exit code 2:
-the lines cannot be read.
+several records of one case or variant the last counts: folders in the order of the days in their
+names, then of the names, lines in theirs. `--check` writes nothing and fails where the page is not
+what the lines say. Exit code 2: the lines cannot be read.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = ["main", "read_records", "result_table"]
 Record = Mapping[str, Any]
 
 _PAGE = "TABLE.md"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _FIELDS: Mapping[str, Fields] = {
     "check": {"op": str, "case": str, "group": str, "outcome": str, "worst": float | int | None},
     "bench": {
@@ -54,12 +56,12 @@ many bytes, in the same run.
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All JSON lines under a folder, files in the order of their paths' parts.
+    """All JSON lines under a folder, files in the order of their days, then of their paths' parts.
 
     Raises:
         JsonLinesError: no file of lines is there, or one that is not of this package's commands.
     """
-    paths = sorted(folder.rglob("*.jsonl"), key=lambda path: path.parts)
+    paths = sorted(folder.rglob("*.jsonl"), key=lambda path: _order(path.relative_to(folder)))
     if not paths:
         raise JsonLinesError(
             f"expected a folder with results (*.jsonl) at {folder}, found none: write some with "
@@ -70,6 +72,12 @@ def read_records(folder: Path) -> list[Record]:
         for path in paths
         for record in read_json_lines(path, {"schema": str}, _NEXT_STEP, by_kind=_FIELDS)
     ]
+
+
+def _order(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The day in a file's path, a path without one first, and the parts of the path."""
+    day = _DAY.search(str(path))
+    return (day.group() if day else "", path.parts)
 
 
 def result_table(records: Iterable[Record]) -> str:
