@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--wheels", default="")
     parts_parser = commands.add_parser("parts", help="run make targets and time them")
     parts_parser.add_argument("words", nargs="+")
+    parts_parser.add_argument("--beside", action="append", default=[], metavar="PART")
     commands.add_parser("clean", help="remove everything that was made")
     return parser
 
@@ -82,7 +83,8 @@ def _run(chosen: argparse.Namespace) -> int:
             make_locks(wheels=chosen.wheels or None, upgrade=_switch("UPGRADE", chosen.upgrade))
         case "parts":
             variables = [word for word in chosen.words if "=" in word]
-            return run_parts([word for word in chosen.words if "=" not in word], variables)
+            parts = [word for word in chosen.words if "=" not in word]
+            return run_parts(parts, variables, beside=chosen.beside)
         case "clean":
             shutil.rmtree(HOUSE, ignore_errors=True)
     return 0

@@ -21,6 +21,7 @@ from k3image.inputs import ARCHITECTURES, Inputs, read_inputs
 from k3image.launch import Launch, launch
 from k3image.layout import read_image
 from k3image.materials import bill_of_materials, published_line, statement_of_origin
+from k3image.needed import require_machine
 from k3image.pin import pin_inputs
 from k3image.problem import EXIT_DIFFERENT, EXIT_ENVIRONMENT, EXIT_USAGE, ImageError
 from k3image.source import Source, find_source
@@ -117,6 +118,9 @@ def _run(chosen: argparse.Namespace) -> int:
         return 0
     inputs = read_inputs(_INPUTS)
     source = _prepare(inputs, chosen, say)
+    if chosen.command == "check":
+        require_machine(_HOUSE)
+        find_clock(OTHER.days_ahead)
     if chosen.command == "build-apart":
         words = (chosen.cache, chosen.folder, chosen.name, chosen.days_ahead)
         build_apart(Asked(chosen.flavour, chosen.python, *words), source, say)
@@ -124,7 +128,6 @@ def _run(chosen: argparse.Namespace) -> int:
     fetched = fetch(inputs, chosen.flavour, _ROOT, chosen.python, _HOUSE / "cache")
     say(f"every input of {chosen.flavour} is here and is the pinned one")
     if chosen.command == "check":
-        find_clock(OTHER.days_ahead)
         asked = Asked(
             chosen.flavour, chosen.python.absolute(), _HOUSE / "cache", _HOUSE / "check", "", 0
         )
