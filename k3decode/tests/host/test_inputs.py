@@ -11,12 +11,12 @@ from k3decode.host.inputs import InputCheck, KernelInputError, UnsupportedGpuErr
 def _rows_on(device: str) -> Tensor:
     """A tensor that says it is on a device, which need not be there."""
     with FakeTensorMode():
-        return torch.empty(2, 8, device=device)
+        return torch.empty(2, 8, dtype=torch.int32, device=device)
 
 
 def _target(rows: Tensor) -> str:
     check = InputCheck("router")
-    check.tensor("rows", rows, dtype=torch.float32, shape=[2, None])
+    check.tensor("rows", rows, dtype=torch.int32, shape=[2, None])
     return check.finish()
 
 
@@ -53,5 +53,5 @@ def test_wrong_inputs_come_before_the_gpu(monkeypatch: pytest.MonkeyPatch) -> No
         check.finish()
     text = str(refusal.value)
     assert "expected 1 to 64 rows, found 65" in text
-    assert "rows: expected torch.bfloat16, found torch.float32" in text
+    assert "rows: expected torch.bfloat16, found torch.int32" in text
     assert "rows: expected shape [2, 9], found [2, 8]" in text

@@ -88,6 +88,12 @@ def _spread(tensor: Tensor) -> Tensor:
     return tensor.repeat_interleave(2, dim=-1)[..., ::2]
 
 
+def _off_by_one(tensor: Tensor) -> Tensor:
+    """The same strides, one element behind where an allocation starts."""
+    span = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.new_zeros(span + 2).as_strided(tensor.shape, tensor.stride(), 1)
+
+
 EVERY = [
     pytest.param(op, path, tensor, id=f"{op.name}-{'.'.join(path)}")
     for op in OPS
@@ -111,6 +117,14 @@ def test_gaps_on_the_last_axis_are_refused(op: Op, path: Path, tensor: Tensor) -
     axis = tensor.ndim - 1
     text = _refusal(op, path, _spread)
     assert f"{path[-1]}: expected stride 1 on axis {axis}, found 2" in text
+
+
+@pytest.mark.parametrize(("op", "path", "tensor"), EVERY)
+def test_a_first_element_between_16_bytes_is_refused(op: Op, path: Path, tensor: Tensor) -> None:
+    text = _refusal(op, path, _off_by_one)
+    problem = f"{path[-1]}: expected a first element aligned to 16 bytes, found one"
+    read_anywhere = tensor.dtype in {torch.int32, torch.int64} or not tensor.numel()
+    assert (problem in text) is not read_anywhere
 
 
 @pytest.mark.parametrize(("op", "path", "tensor"), EVERY)

@@ -14,6 +14,8 @@ ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 """Compute capability -> compilation target of the GPUs the kernels are compiled for."""
 
 _ALIGNMENT_BYTES = 16
+# Kernels read these one at a time; everything else is read 16 bytes at a time somewhere.
+_INDICES = frozenset({torch.int32, torch.int64})
 
 
 class KernelInputError(ValueError):
@@ -52,7 +54,7 @@ class InputCheck:
         dense_from: int = 1,
         stride_multiple: int = 1,
     ) -> None:
-        """Check one tensor.
+        """Check one tensor; the first element of all but index lists must be aligned to 16 bytes.
 
         Args:
             name: parameter name for the sentence.
@@ -61,7 +63,7 @@ class InputCheck:
             shape: expected extents; None accepts any.
             dense_from: axes from this one on must be dense; earlier ones may have any stride.
             stride_multiple: strides of the axes before `dense_from` are multiples of this, which
-                keeps 16-byte accesses aligned; above 1 the first element must be aligned too.
+                keeps 16-byte accesses aligned.
         """
         if tensor.dtype != dtype:
             self._problems.append(f"{name}: expected {dtype}, found {tensor.dtype}")
@@ -98,8 +100,13 @@ class InputCheck:
                     f"{name}: expected a stride that is a multiple of {multiple} on axis {axis}, "
                     f"found {tensor.stride(axis)}"
                 )
-        if multiple > 1 and tensor.data_ptr() % _ALIGNMENT_BYTES:
-            self._problems.append(f"{name}: expected a first element aligned to 16 bytes")
+        if tensor.dtype in _INDICES or not tensor.numel():
+            return
+        if (beyond := tensor.data_ptr() % _ALIGNMENT_BYTES) != 0:
+            self._problems.append(
+                f"{name}: expected a first element aligned to {_ALIGNMENT_BYTES} bytes, found one "
+                f"{beyond} bytes beyond such a place"
+            )
 
     def finish(self) -> str:
         """Return the compilation target.
