@@ -162,6 +162,8 @@ def _raising(owner: Any, name: str) -> Iterator[Callable[[], None]]:
     def raise_now() -> None:
         setattr(owner, name, refuse)
 
-    yield raise_now
-    # The method of the class is found again where the instance has none.
-    vars(owner).pop(name, None)
+    try:
+        yield raise_now
+    finally:
+        # The method of the class is found again where the instance has none.
+        vars(owner).pop(name, None)
