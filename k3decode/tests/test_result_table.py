@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from k3decode import result_table as module
-from k3decode.result_table import read_records, result_table
+from k3decode.result_table import latest_compiled, read_records, result_table
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -73,6 +73,19 @@ def test_what_did_not_run_is_called_compiled() -> None:
     page = result_table([_check("m1", 0.5), _compiled("sm_90a"), _compiled("sm_100a")])
     assert "| sm_90a | 64 | 128 | 0 | 2 fp32 | the op's cases ran |" in page
     assert "| sm_100a | 64 | 128 | 0 | 2 fp32 | compiled, not measured |" in page
+
+
+def test_a_variant_that_no_op_has_any_more_is_left_out() -> None:
+    old = {**_compiled("sm_90a"), "variant": "old"}
+    page = result_table([_compiled("sm_90a"), old], {("kda", "a")})
+    assert "| `kda` | a | sm_90a |" in page
+    assert "old" not in page
+
+
+def test_a_variant_that_has_fewer_kernels_than_before_shows_no_others() -> None:
+    second = {**_compiled("sm_90a"), "kernel": 1, "registers": 65}
+    assert latest_compiled([_compiled("sm_90a"), second]) == [_compiled("sm_90a"), second]
+    assert latest_compiled([second, _compiled("sm_90a")]) == [_compiled("sm_90a")]
 
 
 def test_a_failed_case_is_shown() -> None:

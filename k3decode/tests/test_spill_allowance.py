@@ -4,8 +4,15 @@ import pytest
 
 from k3decode.host.inputs import ARCHITECTURES
 from k3decode.registry import OPS
-from k3decode.spill_allowance import SpillAllowanceError, read_allowed_spills, spill_problems
+from k3decode.result_table import latest_compiled, read_records
+from k3decode.spill_allowance import (
+    Place,
+    SpillAllowanceError,
+    read_allowed_spills,
+    spill_problems,
+)
 
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PLACE = ("kda", "tp8_12_heads", "sm_90a")
 
 
@@ -28,10 +35,24 @@ def test_an_entry_without_a_reason_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_entry_names_a_variant_that_exists() -> None:
-    known = {
+    assert set(read_allowed_spills()) <= _known()
+
+
+def test_every_variant_has_a_kept_record_whose_spills_are_listed() -> None:
+    known, kept, spilling = _known(), set(), set()
+    for record in latest_compiled(read_records(BENCHMARKS)):
+        place = (record["op"], record["variant"], record["architecture"])
+        kept.add(place)
+        if record["spills"] and place in known:
+            spilling.add(place)
+    assert known - kept == set()
+    assert spill_problems(spilling, known, read_allowed_spills()) == []
+
+
+def _known() -> set[Place]:
+    return {
         (op.name, variant, architecture)
         for op in OPS
         for variant in op.variants
         for architecture in ARCHITECTURES.values()
     }
-    assert set(read_allowed_spills()) <= known

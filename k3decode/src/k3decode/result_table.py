@@ -2,20 +2,22 @@
 
 Reads every JSON line under the folder that the check, the bench and the compile report wrote. Of
 several records of one case or variant the last counts: folders in the order of the days in their
-names, then of the names, lines in theirs. `--check` writes nothing and fails where the page is not
-what the lines say. Exit code 2: the lines cannot be read.
+names, then of the names, lines in theirs. Compiled variants that no op has any more are left out.
+`--check` writes nothing and fails where the page is not what the lines say. Exit code 2: the lines
+cannot be read.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from k3decode.json_lines import Fields, JsonLinesError, read_json_lines
+from k3decode.registry import OPS
 
-__all__ = ["main", "read_records", "result_table"]
+__all__ = ["latest_compiled", "main", "read_records", "result_table"]
 
 Record = Mapping[str, Any]
 
@@ -80,24 +82,28 @@ def _order(path: Path) -> tuple[str, tuple[str, ...]]:
     return (day.group() if day else "", path.parts)
 
 
-def result_table(records: Iterable[Record]) -> str:
-    """The page."""
-    kinds: dict[str, dict[tuple[object, ...], Record]] = {"check": {}, "bench": {}, "compile": {}}
-    for record in records:
-        kind = str(record["schema"]).removeprefix("k3decode.").partition("/")[0]
-        if kind in kinds:
-            place = _place(record)
-            kinds[kind].pop(place, None)
-            kinds[kind][place] = record
-    checks, compiled = (list(kinds[kind].values()) for kind in ("check", "compile"))
-    ran = {(check["op"], _architecture(check)) for check in checks}
+def result_table(
+    records: Iterable[Record], known: Collection[tuple[str, str]] | None = None
+) -> str:
+    """The page.
+
+    Args:
+        records: as `read_records` gives them.
+        known: op and variant of the compiled ones that are shown; None: all.
+    """
+    records = list(records)
+    checks, times = (_latest_of(records, kind) for kind in ("check", "bench"))
+    compiled = latest_compiled(records)
+    if known is not None:
+        compiled = [one for one in compiled if (one["op"], one["variant"]) in known]
+    ran = {(check["op"], _architecture(check)) for check in checks.values()}
     return "\n".join(
         [
             _HEAD,
             "## Checked and timed\n",
-            *_cases(checks, kinds["bench"]),
+            *_cases(list(checks.values()), times),
             "\n## All cases by group\n",
-            *_groups(checks),
+            *_groups(list(checks.values())),
             "\n## Compiled\n",
             f"Of what is marked `{_ONLY_COMPILED}` nothing ran on a GPU.\n",
             *_compiled(compiled, ran),
@@ -106,10 +112,33 @@ def result_table(records: Iterable[Record]) -> str:
     )
 
 
-def _place(record: Record) -> tuple[object, ...]:
-    if "variant" in record:
-        return (record["op"], record["variant"], record["architecture"], record.get("kernel", 0))
-    return (record["op"], record["case"], record.get("how", "plain"))
+def _latest_of(records: Iterable[Record], kind: str) -> dict[tuple[object, ...], Record]:
+    """By op, case and how it ran, in the order in which they were written last."""
+    latest: dict[tuple[object, ...], Record] = {}
+    for record in records:
+        if _kind_of(record) == kind:
+            place = (record["op"], record["case"], record.get("how", "plain"))
+            latest.pop(place, None)
+            latest[place] = record
+    return latest
+
+
+def latest_compiled(records: Iterable[Record]) -> list[Record]:
+    """Of each variant and architecture the kernels that were compiled last, which may be fewer."""
+    variants: dict[tuple[object, ...], dict[int, Record]] = {}
+    for record in records:
+        if _kind_of(record) != "compile":
+            continue
+        place = (record["op"], record["variant"], record["architecture"])
+        kernel = record.get("kernel", 0)
+        if kernel == 0:
+            variants.pop(place, None)
+        variants.setdefault(place, {})[kernel] = record
+    return [record for kernels in variants.values() for record in kernels.values()]
+
+
+def _kind_of(record: Record) -> str:
+    return str(record["schema"]).removeprefix("k3decode.").partition("/")[0]
 
 
 def _architecture(record: Record) -> str:
@@ -200,7 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     page = options.folder / _PAGE
     try:
-        text = result_table(read_records(options.folder))
+        known = {(op.name, variant) for op in OPS for variant in op.variants}
+        text = result_table(read_records(options.folder), known)
     except JsonLinesError as error:
         parser.error(str(error))
     if not options.check:
