@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from k3image.engine import Store
+from k3image.engine import Store, open_store, run_root
 from k3image.fetched import host_architecture
 from k3image.launch import Launch, container_command, launch
 from k3image.problem import ImageError
@@ -57,3 +57,15 @@ def test_a_missing_model_and_a_file_in_the_way_are_sentences(asked: Launch, tmp_
     (tmp_path / "results").write_text("a file")
     with pytest.raises(ImageError, match=r"The folder for results, .* cannot be made"):
         launch(Store(tmp_path, {}), asked)
+
+
+def test_a_store_in_a_long_folder_keeps_its_running_state_under_a_short_name(
+    tmp_path: Path,
+) -> None:
+    places = [tmp_path / ("long-" * 20) / name for name in ("one", "two")]
+    short, other = (run_root(place, Path("/tmp")) for place in places)  # noqa: S108
+    assert len(str(short)) <= 50
+    assert short != other
+    assert run_root(places[0], tmp_path / "no such folder") == places[0] / "run"
+    open_store(places[0])
+    assert f'runroot = "{run_root(places[0])}"' in (places[0] / "storage.conf").read_text()

@@ -1,5 +1,6 @@
 """Container engines: buildah or podman builds, podman runs, in a store of their own."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -12,11 +13,20 @@ from typing import Final
 
 from k3image.problem import ImageError
 
-__all__ = ["Store", "Told", "builder_versions", "find_builder", "mounts_below", "open_store"]
+__all__ = [
+    "Store",
+    "Told",
+    "builder_versions",
+    "find_builder",
+    "mounts_below",
+    "open_store",
+    "run_root",
+]
 
 _CAN_RAISE_LIMITS: Final = 24
 """Bit of CAP_SYS_RESOURCE."""
 _NAMES: Final = ("buildah", "podman")
+_RUNNING: Final = Path("/run")
 _INSTALL: Final = "on Debian or Ubuntu: apt-get install buildah podman runc skopeo"
 
 
@@ -117,9 +127,25 @@ class Store:
     def remove(self) -> None:
         """Remove the store with all that is in it."""
         # The last first: one lies on the other where a build was stopped.
-        for mounted in reversed(mounts_below(self.folder, Path("/proc/self/mounts").read_text())):
-            subprocess.run(["umount", mounted], check=False)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in (self.folder, run_root(self.folder)):
+            for mounted in reversed(mounts_below(folder, Path("/proc/self/mounts").read_text())):
+                subprocess.run(["umount", mounted], check=False)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_root(folder: Path, running: Path = _RUNNING) -> Path:
+    """Where a store keeps what it knows of running containers.
+
+    Its name is short: with one of more than 50 characters podman's own cleaning of a container that
+    ended fails, and podman then waits 20 s for it.
+
+    Args:
+        folder: Folder of the store.
+        running: The system's folder for what is gone with the next start.
+    """
+    if os.access(running, os.W_OK):
+        return running / f"k3-image-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
+    return folder / "run"
 
 
 def mounts_below(folder: Path, mounts: str) -> list[str]:
@@ -147,7 +173,8 @@ def open_store(folder: Path) -> Store:
     )
     storage = folder / "storage.conf"
     storage.write_text(
-        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n'
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/storage"\n'
+        f'runroot = "{run_root(folder)}"\n'
     )
     return Store(
         folder,
