@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -57,17 +58,23 @@ def check(asked: Asked, source: Source, say: Say, *, beside: bool) -> None:
         if built[0].digest != built[1].digest:
             raise _different(stores, asked.flavour, folder)
         say(f"two builds from nothing, one digest: {built[0].digest}")
-        stores[0].remove()
-        tree = _tree_of(stores[1], built[1])
-        say(f"sealed file tree: {tree}")
-        if asked.flavour != _RUNS:
-            return
-        say(f"{make_mistakes(stores[1], built[1].name)} mistakes end in a sentence each")
-        _smoke(built[1], stores[1], tree=tree, say=say)
-        # Kept after a failure: it says why.
-        shutil.rmtree(folder / "results")
+        with ThreadPoolExecutor(1) as aside:
+            # Its files are many, and nobody needs them any more.
+            aside.submit(stores[0].remove)
+            _look_inside(asked.flavour, stores[1], built[1], say)
     finally:
         remove_stores(folder)
+
+
+def _look_inside(flavour: str, store: Store, built: Built, say: Say) -> None:
+    tree = _tree_of(store, built)
+    say(f"sealed file tree: {tree}")
+    if flavour != _RUNS:
+        return
+    say(f"{make_mistakes(store, built.name)} mistakes end in a sentence each")
+    _smoke(built, store, tree=tree, say=say)
+    # Kept after a failure: it says why.
+    shutil.rmtree(store.folder.parent / "results")
 
 
 def remove_stores(folder: Path) -> None:
