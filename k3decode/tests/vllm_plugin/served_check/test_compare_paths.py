@@ -1,6 +1,7 @@
 """The other path raises while one is compared, and is there again whatever happened."""
 
 import pytest
+
 from k3decode.vllm_plugin.served_check.compare_paths import _raising
 
 
@@ -14,7 +15,7 @@ def test_the_other_path_raises_from_the_given_moment_until_the_end() -> None:
     with _raising(path, "forward") as raise_now:
         assert path.forward() == "its own"
         raise_now()
-        with pytest.raises(RuntimeError, match="_Path.forward was called in a step of the other"):
+        with pytest.raises(RuntimeError, match=r"_Path\.forward was called in a step of the other"):
             path.forward()
     assert path.forward() == "its own"
 

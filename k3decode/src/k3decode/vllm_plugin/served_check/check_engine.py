@@ -7,12 +7,14 @@ arranged as on a rank of eight (`layer_bench.stock_hooks.as_a_rank`), which make
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from k3decode.decode.coverage import PathName
 from k3decode.dims import K3Dims
@@ -146,6 +148,17 @@ class CheckEngine:
                 if by_bias:
                     places = torch.arange(top, device=bias.device) * _BIAS_STEP + number
                     bias[places % len(bias)] += _DECIDING_BIAS
+
+    @contextmanager
+    def loud_rows(self) -> Iterator[Tensor]:
+        """The LM head's loud rows, BF16 [2, D], to be overwritten; they come back at the end."""
+        rows: Tensor = self.model.lm_head.weight.data[LOUD_TOKENS[0] : LOUD_TOKENS[-1] + 1]
+        before = rows.clone()
+        try:
+            yield rows
+        finally:
+            with torch.inference_mode():
+                rows.copy_(before)
 
     def draw_tokens(self, rows: int) -> None:
         """Put random tokens where a captured step finds them, so that rows choose other experts."""

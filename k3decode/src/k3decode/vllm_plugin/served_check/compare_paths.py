@@ -17,6 +17,7 @@ from k3decode.vllm_plugin.served_check.agreement import (
 )
 from k3decode.vllm_plugin.served_check.check_engine import CheckEngine
 from k3decode.vllm_plugin.served_check.forcing import Forcing, HiddenRows
+from k3decode.vllm_plugin.served_check.loud_rows import deciding_row
 
 __all__ = ["PathComparison"]
 
@@ -46,9 +47,10 @@ class PathComparison:
             graphs: whether decode steps are replays of captured graphs.
         """
         prompts, given = self._inputs(rows)
-        stock, stock_counts = self._decoded("stock", prompts, given, graphs=graphs)
-        ours, our_counts = self._decoded("candidate", prompts, given, graphs=graphs)
-        other = self._read_whole(prompts, given)
+        with self._engine.loud_rows() as loud:
+            other = self._read_whole(prompts, given, loud)
+            stock, stock_counts = self._decoded("stock", prompts, given, graphs=graphs)
+            ours, our_counts = self._decoded("candidate", prompts, given, graphs=graphs)
         return {
             **self._line(rows, ours, stock, other),
             "graphs": graphs,
@@ -68,15 +70,16 @@ class PathComparison:
     def alternate(self, rows: int) -> dict[str, Any]:
         """Steps by ours and by stock in turn, on one state, against stock alone."""
         prompts, given = self._inputs(rows)
-        stock, _ = self._decoded("stock", prompts, given, graphs=False)
         served = self._engine.model.served
 
         def turn(step: int) -> None:
             served.enabled = step % 2 == 0
 
-        self._engine.use("candidate", graphs=False)
-        mixed, counts = self._forced(prompts, given, turn)
-        other = self._read_whole(prompts, given)
+        with self._engine.loud_rows() as loud:
+            other = self._read_whole(prompts, given, loud)
+            stock, _ = self._decoded("stock", prompts, given, graphs=False)
+            self._engine.use("candidate", graphs=False)
+            mixed, counts = self._forced(prompts, given, turn)
         return {
             **self._line(rows, mixed, stock, other),
             "graphs": False,
@@ -134,8 +137,11 @@ class PathComparison:
             )
         return logits, served.counts.read()
 
-    def _read_whole(self, prompts: list[list[int]], given: Tensor) -> Tensor:
-        """Logits at the same places by one prompt step over all tokens."""
+    def _read_whole(self, prompts: list[list[int]], given: Tensor, loud: Tensor) -> Tensor:
+        """Logits at the same places by one prompt step over all tokens.
+
+        Before they are computed the LM head's loud rows are made to decide at these places.
+        """
         self._engine.use("stock", graphs=False)
         texts = [
             [*prompt, *tokens]
@@ -149,6 +155,9 @@ class PathComparison:
             for step in range(self._steps)
             for number in range(len(texts))
         ]
+        row = deciding_row(self._hidden.normed(places), seed=len(texts))
+        with torch.inference_mode():
+            loud.copy_(torch.stack([row, -row]))
         return self._hidden.end(places).unflatten(0, (self._steps, len(texts)))
 
 

@@ -61,6 +61,7 @@ class HiddenRows:
 
     def __init__(self, model: Any) -> None:
         """Take the place of the model's `forward`; it keeps nothing until it is asked to."""
+        self._model = model
         self._forward: Callable[..., Tensor] = model.forward
         self._compute: Callable[[Tensor], Tensor] = model.compute_logits
         self._keep = False
@@ -70,6 +71,15 @@ class HiddenRows:
     def begin(self) -> None:
         """Keep rows from now on."""
         self._keep, self._rows = True, []
+
+    def normed(self, places: Sequence[int]) -> Tensor:
+        """What the LM head multiplies at some places of the step, BF16 [places, D]."""
+        with torch.inference_mode():
+            rows = torch.cat(self._rows)[list(places)]
+            # As in the engine's own `compute_logits`.
+            before = self._model.needs_norm_in_logits
+            normed: Tensor = self._model.model.norm(rows, None) if before else rows
+            return normed
 
     def end(self, places: Sequence[int]) -> Tensor:
         """Stop; returns logits at some places of the step, FP32 [places, V]."""
