@@ -47,7 +47,7 @@ COMPILED = --jobs 2 --cache .k3eval/cache/kernels
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help eval serve serve-full test lint format types contracts schema schema-check test-house test-unit \
-	test-kernels test-engine test-env test-pages kernels mutants error-rates test-mutations \
+	test-image test-kernels test-engine test-env test-pages kernels mutants error-rates test-mutations \
 	soak lock image image-check compose-check image-run image-inputs client-cost bench-agreement known-answers clean
 
 ##@ Use
@@ -68,9 +68,9 @@ serve-full: ## Run the registry on PostgreSQL and an object store behind a proxy
 
 ##@ Check
 test: ## Run everything that CI runs, and print the time of each part.
-	@$(HOUSE) parts test-env lint types contracts schema-check test-house test-unit test-kernels \
-		test-engine \
-		"PYTHON=$(PYTHON)" "WHEELS=$(WHEELS)"
+	@$(HOUSE) parts test-env lint types contracts schema-check test-house test-unit test-image \
+		test-kernels test-engine \
+		"PYTHON=$(PYTHON)" "WHEELS=$(WHEELS)" --beside test-image
 
 test-env: ## Install the environments that the other parts of the tests need.
 	@$(INSTALL) dev kernels engine referee registry registry-full services probes
@@ -120,6 +120,10 @@ test-unit: ## Test each package on its own.
 	$(DEV)/python -m pytest -m "not engine" bundle runner server image; first=$$?; \
 	wait $$other; second=$$?; cat .k3eval/log/test-unit-k3decode.log; \
 	exit $$((first > second ? first : second))
+
+# Most of test-unit is waiting, so `make test` runs this beside it.
+test-image: ## Build the cpu image twice from nothing, compare, run the smoke tier inside; needs root.
+	@$(MAKE) image-check FLAVOUR=cpu
 
 test-kernels: ## Compile some variants of every kernel for each GPU, export and load one; no GPU needed.
 	$(INSTALLED)
