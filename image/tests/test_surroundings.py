@@ -128,6 +128,13 @@ def test_mounts_below_a_folder_are_named_in_order() -> None:
     assert mounts_below(Path("/a/b c"), table) == ["/a/b c/overlay", "/a/b c/overlay/1/merged"]
 
 
+@pytest.mark.parametrize(("gib", "has_room"), [(20, True), (19, False)])
+def test_stores_lie_in_memory_only_where_enough_is_left(gib: int, *, has_room: bool) -> None:
+    meminfo = f"MemTotal:       99999999 kB\nMemAvailable:   {gib << 20} kB\n"
+    assert room.memory_has_room(meminfo, stores=2) is has_room
+    assert not room.memory_has_room("MemTotal: 99999999 kB\n", stores=2)
+
+
 def _asked(tmp_path: Path) -> Asked:
     return Asked("cpu", Path(sys.executable), tmp_path, tmp_path, "one", 0)
 
