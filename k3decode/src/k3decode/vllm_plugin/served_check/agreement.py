@@ -63,7 +63,8 @@ def judge_agreement(ours: Tensor, stock: Tensor, stock_other_way: Tensor) -> Agr
     decides = (best[:, 0] - best[:, 1]) > 2 * allowed
     equal = ours.argmax(-1) == stock.argmax(-1)
     share = float(decides.double().mean())
-    agreed = float(equal[decides].double().mean()) if bool(decides.any()) else 0.0
+    # Counted, since a mean of ones may come out below one.
+    agreed = int((equal & decides).sum()) / max(1, int(decides.sum()))
     outcome, sentence = _outcome(bool(torch.isfinite(ours).all()), share, agreed, largest, allowed)
     return Agreement(
         outcome=outcome,
