@@ -17,7 +17,9 @@ _SMALL_GIB: Final = 3
 _LEFT_GIB: Final = 8
 """Memory that stays for what builds and runs, and for what runs beside."""
 _STORE_GIB: Final = 6
-"""The most that a store of the cpu flavour holds: the container, and its layer."""
+"""What a store of the cpu flavour holds at its highest: the container, and its layer."""
+_MOST_GIB: Final = 8
+"""Where a store in memory ends, so that a build gone wrong does not take all of it."""
 
 
 def require_room(folder: Path, flavour: str, builds: int = 1) -> None:
@@ -69,7 +71,7 @@ def lay_in_memory(folders: list[Path]) -> bool:
     laid = []
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-        options = f"size={_STORE_GIB}g,mode=0755"
+        options = f"size={_MOST_GIB}g,mode=0755"
         command = ["mount", "-t", "tmpfs", "-o", options, "k3-image", str(folder)]
         laid.append(subprocess.run(command, check=False).returncode == 0)
     return all(laid)
