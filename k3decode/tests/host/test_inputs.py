@@ -55,3 +55,27 @@ def test_wrong_inputs_come_before_the_gpu(monkeypatch: pytest.MonkeyPatch) -> No
     assert "expected 1 to 64 rows, found 65" in text
     assert "rows: expected torch.bfloat16, found torch.int32" in text
     assert "rows: expected shape [2, 9], found [2, 8]" in text
+
+
+def test_rows_that_are_written_may_not_overlap_and_rows_that_are_read_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
+    with FakeTensorMode():
+        one, same, halves, apart = (
+            torch.empty_strided((rows, 16), (stride, 1), dtype=torch.int32, device="cuda")
+            for rows, stride in ((1, 16), (2, 0), (2, 8), (2, 32))
+        )
+    for rows, found in ((same, 0), (halves, 8)):
+        check = InputCheck("router")
+        check.tensor("out", rows, dtype=torch.int32, shape=[2, 16])
+        with pytest.raises(KernelInputError) as refusal:
+            check.finish()
+        assert str(refusal.value) == (
+            "router: out: expected rows that do not overlap, 16 elements apart or more, "
+            f"found {found}"
+        )
+    for name, rows in (("out", apart), ("out", one), ("rows", same), ("rows", halves)):
+        check = InputCheck("router")
+        check.tensor(name, rows, dtype=torch.int32, shape=[None, 16])
+        assert check.finish() == "sm_90a"

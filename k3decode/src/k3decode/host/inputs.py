@@ -16,6 +16,8 @@ ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _ALIGNMENT_BYTES = 16
 # Kernels read these one at a time; everything else is read 16 bytes at a time somewhere.
 _INDICES = frozenset({torch.int32, torch.int64})
+# What launches write; rows of inputs may well be one and the same.
+_WRITTEN = "out"
 
 
 class KernelInputError(ValueError):
@@ -100,6 +102,12 @@ class InputCheck:
                     f"{name}: expected a stride that is a multiple of {multiple} on axis {axis}, "
                     f"found {tensor.stride(axis)}"
                 )
+        rows = tensor.shape[0] if name.startswith(_WRITTEN) and dense_from == 1 else 1
+        if rows > 1 and tensor.stride(0) < dense:
+            self._problems.append(
+                f"{name}: expected rows that do not overlap, {dense} elements apart or more, "
+                f"found {tensor.stride(0)}"
+            )
         if tensor.dtype in _INDICES or not tensor.numel():
             return
         if (beyond := tensor.data_ptr() % _ALIGNMENT_BYTES) != 0:
