@@ -16,7 +16,8 @@ ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a", (10, 3): "sm_103a"}
 _ALIGNMENT_BYTES = 16
 # Kernels read these one at a time; everything else is read 16 bytes at a time somewhere.
 _INDICES = frozenset({torch.int32, torch.int64})
-# What launches write; rows of inputs may well be one and the same.
+# So begin the names of most of what launches write. Others, such as caches, states and `fp32_out`,
+# are not looked at for overlap; rows of inputs may well be one and the same.
 _WRITTEN = "out"
 
 

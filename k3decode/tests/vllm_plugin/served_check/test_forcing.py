@@ -45,3 +45,17 @@ def test_rows_of_a_prompt_step_become_logits() -> None:
     found = hidden.end([2, 0])
     plain = _model().compute_logits(2 * torch.eye(3))
     assert torch.equal(found, plain[[2, 0]])
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_rows_in_front_of_the_lm_head_are_normed_where_the_engine_does_it_there(
+    *, before: bool
+) -> None:
+    model = _model()
+    model.needs_norm_in_logits = before
+    model.model = SimpleNamespace(norm=lambda rows, _: rows + 1)
+    hidden = HiddenRows(model)
+    hidden.begin()
+    model.forward(torch.eye(3))
+    assert torch.equal(hidden.normed([2, 0]), (2 * torch.eye(3) + int(before))[[2, 0]])
+    assert torch.equal(hidden.end([1]), _model().compute_logits(2 * torch.eye(3))[[1]])

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from k3decode.circumstances import circumstances, typed_command
 from k3decode.vllm_plugin.served_check.check_engine import CheckEngine, EngineRequest
 from k3decode.vllm_plugin.served_check.compare_paths import PathComparison
 from k3decode.vllm_plugin.served_check.small_model import check_dims
@@ -74,7 +75,6 @@ def _facts(engine: CheckEngine) -> dict[str, Any]:
     served = engine.model.served
     return {
         "vllm": importlib.metadata.version("vllm"),
-        "gpu": torch.cuda.get_device_name(),
         "layers": engine.request.dims.num_hidden_layers,
         "model": type(engine.model).__name__,
         "prepared": sorted(served.prepared),
@@ -129,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     engine = CheckEngine(_request(options))
     if options.kernels is not None:
         _take_kernels(options.kernels)
-    results.say("start", **_facts(engine))
+    command = typed_command("k3decode.vllm_plugin.served_check", arguments)
+    results.say("start", **_facts(engine), **circumstances(options.commit, command))
     _phases(options, engine, results)
     return 0 if results.passed else 1
 

@@ -74,19 +74,24 @@ class HiddenRows:
 
     def normed(self, places: Sequence[int]) -> Tensor:
         """What the LM head multiplies at some places of the step, BF16 [places, D]."""
+        rows = self._at(places)
+        # As in the engine's own `compute_logits`.
+        if not self._model.needs_norm_in_logits:
+            return rows
         with torch.inference_mode():
-            rows = torch.cat(self._rows)[list(places)]
-            # As in the engine's own `compute_logits`.
-            before = self._model.needs_norm_in_logits
-            normed: Tensor = self._model.model.norm(rows, None) if before else rows
+            normed: Tensor = self._model.model.norm(rows, None)
             return normed
 
     def end(self, places: Sequence[int]) -> Tensor:
         """Stop; returns logits at some places of the step, FP32 [places, V]."""
         self._keep = False
+        rows = self._at(places)
         with torch.inference_mode():
-            rows = torch.cat(self._rows)[list(places)]
             return torch.cat([self._compute(some).float() for some in rows.split(64)])
+
+    def _at(self, places: Sequence[int]) -> Tensor:
+        with torch.inference_mode():
+            return torch.cat(self._rows)[list(places)]
 
     def _run(self, *arguments: Any, **named: Any) -> Tensor:
         rows = self._forward(*arguments, **named)
